@@ -1,0 +1,1 @@
+"""Compositions: the only code that sees every layer below."""

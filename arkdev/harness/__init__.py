@@ -1,0 +1,1 @@
+"""Rollouts, grading, verdicts, statistics."""

@@ -1,0 +1,1 @@
+"""job.yaml / job.py models and dataset forms."""

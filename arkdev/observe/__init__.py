@@ -1,0 +1,1 @@
+"""Tracing names, plugin logs."""

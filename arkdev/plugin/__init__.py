@@ -1,0 +1,1 @@
+"""The plugin contract: decorators, loading, the proxy, client wrapping, ark_sdk names."""

@@ -1,0 +1,1 @@
+"""One folder per run: the only writer and the only reader."""

@@ -1,0 +1,124 @@
+"""The records of a run folder, schema version 1 (docs/runs.md). Plain data, no behaviour.
+
+One sample with two rollouts, the second of which needed a second attempt, gives two lines in
+``trajectories.jsonl`` and, once graded, one line in ``groups.jsonl``::
+
+    TrajectoryRecord(trajectory_id="7.0", sample_index=7, generation=0, verdict=SUCCESS, ...)
+    TrajectoryRecord(trajectory_id="7.1", sample_index=7, generation=1, verdict=SUCCESS,
+                     attempts=(Attempt(RETRY, error="search timed out"), Attempt(SUCCESS)), ...)
+    GroupRecord(sample_index=7, verdict=SUCCESS, trajectory_ids=("7.0", "7.1"),
+                rewards=(1.0, 0.0), graders=(GraderRecord("weather", weight=1.0, ...),))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class Verdict(StrEnum):
+    """What became of an attempt, a rollout, a grading or a group (decision 1)."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    """The plugin failed and its retries are used up: a job would fail."""
+    DISCARD = "discard"
+    """The plugin gave the sample up: its whole group is dropped."""
+    RETRY = "retry"
+    """The plugin asked to try again and its retries are used up: its whole group is dropped."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One invocation of a plugin."""
+
+    verdict: Verdict
+    duration_s: float
+    num_turns: int = 0
+    error: str | None = None
+    where: str | None = None
+    """file:line of the user's code that raised, when it raised."""
+    traceback: str | None = None
+
+
+@dataclass(frozen=True)
+class TurnRecord:
+    """One model call of the attempt that counts. Times are seconds; None means unknown."""
+
+    started_s: float
+    """Since the start of the attempt."""
+    duration_s: float
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    tool_calls: tuple[str, ...] = ()
+    """Names of the tools that this answer calls."""
+    tool_duration_s: float | None = None
+    """From this answer to the next request, when it called tools and a next request came."""
+    num_retries: int = 0
+    """How often the session sent the call again."""
+    via: str = "wrapped"
+    """"wrapped" client or "raw" through the gateway."""
+
+
+@dataclass(frozen=True)
+class TrajectoryRecord:
+    """One finished rollout: a line of ``trajectories.jsonl``."""
+
+    trajectory_id: str
+    """``<sample_index>.<generation>``"""
+    sample_index: int
+    generation: int
+    verdict: Verdict
+    duration_s: float
+    attempts: tuple[Attempt, ...]
+    messages: tuple[dict[str, Any], ...] = ()
+    usage: dict[str, int | None] | None = None
+    finish_reason: str | None = None
+    extra: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+    turns: tuple[TurnRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Codes counted in the report, e.g. ``tool_calls_with_finish_stop``."""
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """Token evidence of one trajectory: a line of ``tokens.jsonl``; the three lists align."""
+
+    trajectory_id: str
+    token_ids: tuple[int, ...]
+    loss_weight: tuple[float, ...]
+    logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class GraderRecord:
+    """What one grader said of a group. A reward is a finite number or None (ungraded), never 0
+    in place of an error."""
+
+    name: str
+    weight: float
+    verdict: Verdict
+    rewards: tuple[float | None, ...]
+    metrics: dict[str, float] = field(default_factory=dict)
+    attempts: int = 1
+    duration_s: float = 0.0
+    error: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """All trajectories of one sample: a line of ``groups.jsonl``, the unit of resume."""
+
+    sample_index: int
+    verdict: Verdict
+    trajectory_ids: tuple[str, ...]
+    rewards: tuple[float | None, ...]
+    """Weighted sum over the graders, in the order of `trajectory_ids`; None is ungraded."""
+    graders: tuple[GraderRecord, ...] = ()
+    error: str | None = None

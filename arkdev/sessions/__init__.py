@@ -1,0 +1,1 @@
+"""One attempt: identity, sampling, retries of model calls, evidence; and the loopback gateway."""
