@@ -47,7 +47,7 @@ class Record(BaseModel):
         return ((key, self[key]) for key in self.keys())
 
 
-class PluginStatus(str, Enum):  # noqa: UP042 (StrEnum is 3.11)
+class PluginStatus(str, Enum):
     """What a plugin says became of its call (ROLL-12..16). Lower-case words on the wire."""
 
     SUCCESS = "success"
