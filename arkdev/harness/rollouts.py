@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -44,10 +45,10 @@ class FinishedRollout:
         """The trajectory as the graders see it, made afresh for each reader."""
         tokens = self.evidence
         return Trajectory(
-            messages=[dict(message) for message in self.record.messages],
+            messages=copy.deepcopy(list(self.record.messages)),
             usage=self.record.usage or {},
             finish_reason=self.record.finish_reason,
-            extra=self.record.extra,
+            extra=copy.deepcopy(self.record.extra),
             total_token_ids=list(tokens.token_ids) if tokens else None,
             total_loss_weight=list(tokens.loss_weight) if tokens else None,
             total_token_logprobs=list(tokens.logprobs) if tokens else None,
@@ -59,12 +60,12 @@ class SampleToRun:
     """One dataset line: its index in the run, its JSON, and the sampling that applies to it."""
 
     index: int
-    line: Mapping[str, Any]
+    line: str
     sampling: Mapping[str, Any]
 
     def fresh(self) -> ChatCompletionSample:
         """Return a new copy of the dataset line: every attempt starts from one (decision 1)."""
-        return ChatCompletionSample(**self.line)
+        return ChatCompletionSample.model_validate_json(self.line)
 
 
 class RolloutRunner:

@@ -42,7 +42,6 @@ class Gateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        self._connections: dict[int, str] = {}
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -80,7 +79,6 @@ class Gateway:
             return _error(
                 401, "AuthenticationError", "this key belongs to no attempt that is running"
             )
-        self._note_connection(request, session)
         try:
             body = json.loads(await request.read())
             messages = plain_messages(body["messages"])
@@ -118,15 +116,6 @@ class Gateway:
         except ArkdevError as error:
             return _error(400, "InvalidParameter", f"{error} {error.hint}".strip())
         return web.json_response(answer)
-
-    def _note_connection(self, request: web.Request, session: Session) -> None:
-        """A first request on a connection of its own: this rollout built its own client."""
-        connection = id(request.transport)
-        owner = self._connections.setdefault(connection, session.jwt_token)
-        if owner == session.jwt_token:
-            session.note("client_built_per_rollout")
-        if len(self._connections) > 4096:
-            self._connections.clear()
 
     async def _unknown(self, request: web.Request) -> web.Response:
         return _error(

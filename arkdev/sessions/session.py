@@ -14,7 +14,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -82,6 +82,8 @@ class SessionServices:
     blocking_loop: asyncio.AbstractEventLoop
     """Runs the model calls of synchronous plugins, in a thread of its own."""
     retries: RetryPolicy = field(default_factory=RetryPolicy)
+    on_turn: Callable[[Session], None] | None = None
+    """Told of each recorded call, from whatever thread made it."""
 
 
 class Session:
@@ -140,6 +142,8 @@ class Session:
             self._turns.append(turn)
         for code, detail in notes_on_answer(answer):
             self.note(code, detail)
+        if self._services.on_turn is not None:
+            self._services.on_turn(self)
         return answer
 
     def complete_blocking(
