@@ -15,7 +15,7 @@ from arkdev import (
 )
 
 # a minus sign counts only where no digit stands before it: "3-5" ends in 5, not in -5
-NUMBER = re.compile(r"(?<!\d)-?\d+|\d+")
+NUMBER = re.compile(r"(?<!\d)-?\d+")
 
 
 def last_number(text: str) -> int | None:
