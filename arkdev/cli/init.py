@@ -10,13 +10,8 @@ from typing import Annotated
 import typer
 
 from arkdev.errors import UsageError
-from arkdev.flows.init_workspace import (
-    DEFAULT_TEMPLATE,
-    TEMPLATES,
-    create_workspace,
-    describe_templates,
-)
 
+DEFAULT_TEMPLATE = "rl_demo"
 _SCHEMA_VERSION = 1
 
 
@@ -45,6 +40,8 @@ def init(
     ] = False,
 ) -> None:
     """Make a workspace: plugins, data, a job and tests that run as they are."""
+    from arkdev.flows.init_workspace import create_workspace
+
     if list_templates:
         _print_templates(as_json=as_json)
         return
@@ -78,6 +75,8 @@ def _directory(target: list[str]) -> Path:
 
 
 def _print_templates(*, as_json: bool) -> None:
+    from arkdev.flows.init_workspace import TEMPLATES, describe_templates
+
     if as_json:
         _print_json(
             default=DEFAULT_TEMPLATE,

@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
 import arkdev
 from arkdev.errors import UsageError, WorkspaceError
 from arkdev.flows.type_stubs import write_stubs
+from arkdev.plugin.ark_sdk import NAMES
 
 TEMPLATES = {
     "rl_demo": "weather questions answered with a tool, over several turns (ark_sdk names)",
     "minimal": "arithmetic in a single turn: the built-in rollout and one grader (arkdev names)",
 }
-DEFAULT_TEMPLATE = "rl_demo"
 
-# what running a template in place leaves behind, here or in site-packages
-_LEFTOVERS = shutil.ignore_patterns("__pycache__", "*.pyc", ".*_cache", "runs", "typings")
+# what running a template in place leaves behind, in a checkout or in site-packages
+_LEFTOVERS = {"__pycache__", "runs", "typings"}
 
 
 def templates_root() -> Path:
@@ -33,7 +32,7 @@ def templates_root() -> Path:
     """
     package = Path(arkdev.__file__).parent
     for root in (package / "templates", package.parent / "templates"):
-        if (root / DEFAULT_TEMPLATE / "job.yaml").is_file():
+        if all((root / name / "job.yaml").is_file() for name in TEMPLATES):
             return root
     raise WorkspaceError(
         f"the templates are missing from this installation of arkdev ({package})",
@@ -102,12 +101,22 @@ def _create(source: Path, target: Path) -> None:
 
 def _build(source: Path, workspace: Path) -> None:
     """Copy the template's files and add the type stubs of `ark_sdk`."""
-    # copyfile, not copy2: a read-only installation must not make a read-only workspace
-    shutil.copytree(source, workspace, ignore=_LEFTOVERS, copy_function=shutil.copyfile)
-    for folder in (workspace, *(p for p in workspace.rglob("*") if p.is_dir())):
-        folder.chmod(folder.stat().st_mode | 0o700)
+    for file in _template_files(source):
+        (workspace / file).parent.mkdir(parents=True, exist_ok=True)
+        # without the modes: a read-only installation must not make a read-only workspace
+        shutil.copyfile(source / file, workspace / file)
     (workspace / "gitignore").rename(workspace / ".gitignore")
-    write_stubs(workspace / "typings", import_module("arkdev.plugin.ark_sdk").NAMES)
+    write_stubs(workspace / "typings", NAMES)
+
+
+def _template_files(source: Path) -> list[Path]:
+    """The files of a template, relative to `source`."""
+    files = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
+    return [
+        file
+        for file in files
+        if not any(part in _LEFTOVERS or part.startswith(".") for part in file.parts)
+    ]
 
 
 def _move_entries(workspace: Path, target: Path) -> None:

@@ -59,6 +59,20 @@ def test_workspace_holds_the_files_of_its_template(tmp_path: Path, template: str
     assert not any("__pycache__" in name or name == "gitignore" for name in names)
 
 
+def test_leftovers_of_running_a_template_in_place_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "templates"
+    shutil.copytree(templates_root(), root)
+    for leftover in ("plugins/__pycache__/x.pyc", ".pytest_cache/x", "runs/1/manifest.json"):
+        (root / "minimal" / leftover).parent.mkdir(parents=True, exist_ok=True)
+        (root / "minimal" / leftover).write_text("x", encoding="utf-8")
+    monkeypatch.setattr("arkdev.__file__", str(tmp_path / "arkdev" / "__init__.py"))
+    names = {file.as_posix() for file in create_workspace(tmp_path / "ws", template="minimal")}
+    assert not {name for name in names if "_cache" in name or "pycache" in name or "runs" in name}
+    assert "plugins/exact_answer.py" in names
+
+
 def test_nothing_else_is_left_beside_the_workspace(tmp_path: Path) -> None:
     create_workspace(tmp_path / "ws", template="minimal")
     assert [path.name for path in tmp_path.iterdir()] == ["ws"]
@@ -131,10 +145,10 @@ def test_a_failure_half_way_leaves_nothing(
         target.mkdir()
     before = snapshot(tmp_path)
 
-    def disk_full(source: str, destination: str) -> None:
-        if source.endswith(".py"):
+    def disk_full(source: Path, destination: Path) -> None:
+        if source.suffix == ".py":
             raise OSError(28, "No space left on device")
-        shutil.copy(source, destination)
+        destination.write_bytes(source.read_bytes())
 
     monkeypatch.setattr(shutil, "copyfile", disk_full)
     with pytest.raises(WorkspaceError, match="No space left"):

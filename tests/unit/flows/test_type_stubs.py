@@ -12,6 +12,7 @@ NAMES = {
     "ark_sdk.types.pipeline_plugin.rollout": {
         "Trajectory": "arkdev.types:Trajectory",
         "OlderName": "arkdev.types:Trajectory",
+        "CriticContext": "later:the critic",
     },
 }
 
@@ -37,10 +38,23 @@ def test_names_are_re_exported_from_their_homes(tmp_path: Path) -> None:
         for alias in node.names
     ]
     # without the "as", a type checker takes an import in a stub for a private one
-    assert sorted(imports) == [
+    assert imports == [
+        ("typing", "Any", None),
         ("arkdev.types", "Trajectory", "OlderName"),
         ("arkdev.types", "Trajectory", "Trajectory"),
     ]
+
+
+def test_a_name_that_comes_later_can_be_called_and_used_as_a_type(tmp_path: Path) -> None:
+    write_stubs(tmp_path, NAMES)
+    stub = tmp_path / "ark_sdk/types/pipeline_plugin/rollout/__init__.pyi"
+    classes = [
+        node
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert [node.name for node in classes] == ["CriticContext"]
+    assert "the critic" in (ast.get_docstring(classes[0]) or "")
 
 
 def test_a_package_without_names_of_its_own_is_empty(tmp_path: Path) -> None:
