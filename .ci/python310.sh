@@ -25,9 +25,16 @@ import arkdev.plugin
 
 names = ["arkdev", "arkdev.types", "arkdev.errors", "arkdev.plugin"]
 names += [found.name for found in pkgutil.walk_packages(arkdev.plugin.__path__, "arkdev.plugin.")]
+leaves = []
 for name in names:
-    importlib.import_module(name)
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != "openai":
+            raise
+        leaves.append(name)  # loaded when a plugin asks the proxy for a client, which is openai's
 for name in arkdev.__all__:
     getattr(arkdev, name)
-print(f"{len(names)} modules and {len(arkdev.__all__)} names import on Python", sys.version.split()[0])
+print(f"Python {sys.version.split()[0]}: {len(names)} modules, {len(arkdev.__all__)} names; "
+      f"these wait for openai: {', '.join(leaves) or 'none'}")
 CHECK
