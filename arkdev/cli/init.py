@@ -1,0 +1,105 @@
+"""`arkdev init`: make a workspace from a template, or list the templates."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arkdev.errors import UsageError
+
+DEFAULT_TEMPLATE = "rl_demo"
+_SCHEMA_VERSION = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command `init` to `app`."""
+    app.command(name="init")(init)
+
+
+def init(
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[workspace] DIR",
+            help="The folder to make: a new one or an empty one. `workspace` may stand before it.",
+            show_default=False,
+        ),
+    ] = None,
+    template: Annotated[
+        str, typer.Option("--template", "-t", help="The template to start from.")
+    ] = DEFAULT_TEMPLATE,
+    list_templates: Annotated[
+        bool, typer.Option("--list", help="List the templates and make nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of text.")
+    ] = False,
+) -> None:
+    """Make a workspace: plugins, data, a job and tests that run as they are."""
+    from arkdev.flows.init_workspace import create_workspace
+
+    if list_templates:
+        _print_templates(as_json=as_json)
+        return
+    directory = _directory(target or [])
+    files = create_workspace(directory, template=template)
+    if as_json:
+        _print_json(
+            template=template,
+            directory=str(directory.resolve()),
+            files=[file.as_posix() for file in files],
+        )
+        return
+    _print_made(directory, template=template, files=files)
+
+
+def _directory(target: list[str]) -> Path:
+    """The DIR of `[workspace] DIR`; raises UsageError when there is none or more than one."""
+    match target:
+        case ["workspace"] | []:
+            raise UsageError(
+                "the folder to make is missing",
+                hint="arkdev init DIR --template T (for a folder called workspace: ./workspace)",
+            )
+        case ["workspace", directory] | [directory]:
+            return Path(directory)
+        case _:
+            raise UsageError(
+                f"one folder is expected, got {shlex.join(target)}",
+                hint="arkdev init DIR --template T",
+            )
+
+
+def _print_templates(*, as_json: bool) -> None:
+    from arkdev.flows.init_workspace import TEMPLATES, describe_templates
+
+    if as_json:
+        _print_json(
+            default=DEFAULT_TEMPLATE,
+            templates=[{"name": name, "description": text} for name, text in TEMPLATES.items()],
+        )
+    else:
+        typer.echo(describe_templates())
+
+
+def _print_json(**document: object) -> None:
+    typer.echo(
+        json.dumps({"schema_version": _SCHEMA_VERSION, **document}, ensure_ascii=False, indent=2)
+    )
+
+
+def _print_made(directory: Path, *, template: str, files: tuple[Path, ...]) -> None:
+    """What was made (stubs as one line), and what to type next."""
+    shown = [file.as_posix() for file in files if file.parts[0] != "typings"]
+    typer.echo(f"Made {directory} from the template {template}:\n")
+    for name in shown:
+        typer.echo(f"  {name}")
+    typer.echo(f"  typings/  ({len(files) - len(shown)} stubs of ark_sdk, for editors)")
+    typer.echo("\nNext:\n")
+    if directory.resolve() != Path.cwd():
+        typer.echo(f"  cd {shlex.quote(str(directory))}")
+    typer.echo("  arkdev test plugin")

@@ -1,0 +1,352 @@
+"""What `arkdev test plugin` would run: everything resolved and checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from arkdev.endpoints.registry import EndpointSpec, resolve_endpoint, user_config_file
+from arkdev.errors import JobError, UsageError
+from arkdev.harness.grading import Grader
+from arkdev.harness.rollouts import SampleToRun
+from arkdev.harness.sampling import resolve_sampling
+from arkdev.job.dataset import (
+    DatasetLine,
+    DatasetWarning,
+    parse_sample,
+    read_files,
+    summarised_warnings,
+)
+from arkdev.job.job import Job, PluginReference
+from arkdev.job.reader import read_job
+from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.plugin import ark_sdk
+from arkdev.plugin.loading import LoadedPlugin, load_plugin, require_kind
+from arkdev.plugin.runtime import Runtime
+from arkdev.types import PluginContext
+
+DEFAULT_CONCURRENCY = 32
+"""Slots when the job names no `batch_size`."""
+
+
+@dataclass(frozen=True)
+class TestRequest:
+    """What the command line said; None is unset."""
+
+    __test__ = False  # pytest: not a test class
+
+    start: Path
+    """Where to look for the workspace."""
+    job: Path | None = None
+    rollout: str | None = None
+    graders: tuple[str, ...] = ()
+    """``module:function`` or ``module:function=weight``."""
+    data: tuple[Path, ...] = ()
+    sample: str | None = None
+    """Index of a dataset line, or a sample as JSON."""
+    limit: int | None = None
+    num_generations: int | None = None
+    concurrency: int | None = None
+    endpoint: str | None = None
+    model: str | None = None
+    api_key_env: str | None = None
+    skill: float | None = None
+    script: Path | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    out: Path | None = None
+    uses_real_ark_sdk: bool = False
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """A test that can run."""
+
+    __test__ = False
+
+    request: TestRequest
+    workspace: Workspace
+    job: Job | None
+    rollout: LoadedPlugin
+    graders: tuple[Grader, ...]
+    endpoint: EndpointSpec
+    files: tuple[Path, ...]
+    line: DatasetLine | None
+    """The one sample of ``--sample``, else None."""
+    num_samples: int
+    num_generations: int
+    concurrency: int
+    context: PluginContext
+    envs: Mapping[str, str]
+    """Environment variables that the job gives its plugins."""
+    warnings: tuple[DatasetWarning, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_rollouts(self) -> int:
+        """Rollouts that will run when no group is dropped."""
+        return self.num_samples * self.num_generations
+
+    def samples(self) -> Iterator[SampleToRun]:
+        """Read the samples again, in order."""
+        lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
+        hyperparameters = self.job.hyperparameters if self.job else {}
+        for line in lines:
+            yield SampleToRun(
+                index=line.index,
+                line=line.sample.model_dump_json(exclude_unset=True),
+                sampling=resolve_sampling(
+                    line.sample, flags=self.request.sampling, hyperparameters=hyperparameters
+                ),
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the run folder keeps of this plan."""
+        return {
+            "workspace": str(self.workspace.root),
+            "job": str(self.job.source) if self.job else None,
+            "rollout": self.rollout.reference,
+            "graders": [
+                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                for g in self.graders
+            ],
+            "data": [str(path) for path in self.files],
+            "limit": self.request.limit,
+            "num_samples": self.num_samples,
+            "num_generations": self.num_generations,
+            "concurrency": self.concurrency,
+            "endpoint": {
+                "name": self.endpoint.name,
+                "base_url": self.endpoint.base_url,
+                "model": self.endpoint.model,
+            },
+            "skill": self.request.skill,
+            "script": str(self.request.script) if self.request.script else None,
+            "sampling": dict(self.request.sampling),
+            "seed": self.request.seed,
+        }
+
+    def hashes(self) -> dict[str, str]:
+        """Return SHA-256 of the workspace's Python files, the data and the job file."""
+        root = self.workspace.root
+        sources = [path for path in sorted(root.rglob("*.py")) if not _is_apart(path, root=root)]
+        named = {"plugins": sources, "data": list(self.files)}
+        if self.job:
+            named["job"] = [self.job.source]
+        return {name: _digest(paths) for name, paths in named.items()}
+
+
+def plan_test(request: TestRequest) -> TestPlan:
+    """Resolve and check a test. Raises `ConfigurationError` for whatever cannot run."""
+    workspace = find_workspace(request.start)
+    notes = _serve_ark_sdk(request)
+    job = read_job(workspace.root, request.job)
+    rollout, envs = _rollout(request, job, root=workspace.root)
+    graders = _graders(request, job, root=workspace.root)
+    files = _files(request, job)
+    line, num_samples, warnings = _samples(request, files)
+    batch_size = job.batch_size if job else None
+    return TestPlan(
+        request=request,
+        workspace=workspace,
+        job=job,
+        rollout=rollout,
+        graders=tuple(grader for grader, _ in graders),
+        endpoint=resolve_endpoint(
+            request.endpoint,
+            model=request.model,
+            api_key_env=request.api_key_env,
+            workspace_endpoints=workspace.endpoints,
+            user_config=user_config_file(),
+        ),
+        files=files,
+        line=line,
+        num_samples=num_samples,
+        num_generations=request.num_generations or 1,
+        concurrency=request.concurrency or batch_size or DEFAULT_CONCURRENCY,
+        context=_context(job),
+        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        warnings=tuple(warnings),
+        notes=notes,
+    )
+
+
+def _serve_ark_sdk(request: TestRequest) -> tuple[str, ...]:
+    if request.uses_real_ark_sdk:
+        ark_sdk.uninstall()
+        return ()
+    ark_sdk.install()
+    namesake = ark_sdk.installed_namesake()
+    if namesake is None:
+        return ()
+    return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
+
+
+def _rollout(
+    request: TestRequest, job: Job | None, *, root: Path
+) -> tuple[LoadedPlugin, Mapping[str, str]]:
+    if request.rollout is not None:
+        return require_kind(load_plugin(request.rollout, root=root), is_rollout=True), {}
+    if job is not None and job.rollout is not None:
+        loaded = require_kind(load_plugin(job.rollout.reference, root=root), is_rollout=True)
+        return _with_runtime(loaded, job.rollout), job.rollout.envs
+    if job is None and not request.graders:
+        raise UsageError(
+            f"no job.yaml or job.py in {root}, and neither --rollout nor --grader",
+            hint="run `arkdev init DIR` for a workspace, or name the plugins: "
+            "--rollout plugins.my_rollout:f --grader plugins.my_grader:g --data FILE",
+        )
+    reference = "arkdev.plugin.default_rollout:single_turn"
+    return load_plugin(reference, root=root), {}
+
+
+def _graders(
+    request: TestRequest, job: Job | None, *, root: Path
+) -> list[tuple[Grader, Mapping[str, str]]]:
+    if request.graders:
+        graders = [(_grader_of_flag(text, root=root), {}) for text in request.graders]
+    elif job is not None and job.graders:
+        graders = [
+            (_grader_of_job(reference, root=root), reference.envs)  # type: ignore[misc]
+            for reference in job.graders
+        ]
+    else:
+        raise UsageError(
+            "no grader: a test needs at least one", hint="name it with --grader module:function"
+        )
+    if all(grader.weight == 0 for grader, _ in graders):
+        raise JobError(
+            "every grader has weight 0, so there is no final reward",
+            where=str(job.source) if job and not request.graders else "",
+            hint="give one grader a weight",
+        )
+    return _with_distinct_names(graders)  # type: ignore[return-value]
+
+
+def _grader_of_flag(text: str, *, root: Path) -> Grader:
+    reference, separator, weight = text.partition("=")
+    try:
+        number = float(weight) if separator else 1.0
+    except ValueError:
+        raise UsageError(
+            f"--grader {text}: {weight!r} is not a weight",
+            hint="write --grader module:function=0.5",
+        ) from None
+    loaded = require_kind(load_plugin(reference, root=root), is_rollout=False)
+    return Grader(loaded, name=loaded.plugin.name, weight=number)
+
+
+def _grader_of_job(reference: PluginReference, *, root: Path) -> Grader:
+    loaded = require_kind(load_plugin(reference.reference, root=root), is_rollout=False)
+    return Grader(_with_runtime(loaded, reference), name=reference.name, weight=reference.weight)
+
+
+def _with_runtime(loaded: LoadedPlugin, reference: PluginReference) -> LoadedPlugin:
+    """Let the limits that the job sets win over the decorator's (X-20)."""
+    if not reference.runtime:
+        return loaded
+    runtime = Runtime(**{**loaded.plugin.runtime.model_dump(), **reference.runtime})
+    return replace(loaded, plugin=replace(loaded.plugin, runtime=runtime))
+
+
+def _with_distinct_names(
+    graders: list[tuple[Grader, Any]],
+) -> list[tuple[Grader, Any]]:
+    """Number graders that share a name, so that the report keeps them apart."""
+    seen: dict[str, int] = {}
+    named = []
+    for grader, envs in graders:
+        seen[grader.name] = seen.get(grader.name, 0) + 1
+        again = seen[grader.name]
+        named.append(
+            (replace(grader, name=f"{grader.name}#{again}") if again > 1 else grader, envs)
+        )
+    return named
+
+
+def _files(request: TestRequest, job: Job | None) -> tuple[Path, ...]:
+    if request.data:
+        return request.data
+    is_given = request.sample is not None and not request.sample.isdigit()
+    if job is not None and (job.training_files or is_given):
+        return job.training_files
+    if is_given:
+        return ()
+    if job is not None:
+        raise JobError(
+            "the job's training data is on the platform, not in local files",
+            where=str(job.source),
+            hint="name a file with --data FILE",
+        )
+    raise UsageError("no data", hint="name a file with --data FILE")
+
+
+def _samples(
+    request: TestRequest, files: Sequence[Path]
+) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
+    """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
+    if request.sample is None:
+        count = 0
+
+        def counted() -> Iterator[DatasetLine]:
+            nonlocal count
+            for line in read_files(files, limit=request.limit):
+                count += 1
+                yield line
+
+        warnings = summarised_warnings(counted())
+        return None, count, warnings
+    if not request.sample.isdigit():
+        line = parse_sample(request.sample)
+        return line, 1, summarised_warnings([line])
+    wanted = int(request.sample)
+    for line in read_files(files, limit=wanted + 1):
+        if line.index == wanted:
+            return line, 1, summarised_warnings([line])
+    raise UsageError(
+        f"--sample {wanted}: the data has no line with that index",
+        hint="indices count from 0; a sample can also be given as JSON",
+    )
+
+
+def _context(job: Job | None) -> PluginContext:
+    if job is None:
+        return PluginContext(phase="train")
+    return PluginContext(
+        foundation_model_name=job.model_name or job.custom_model_id or "",
+        foundation_model_version=job.model_version or "",
+        customization_type=job.customization_type.value,
+        phase="train",
+    )
+
+
+def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for mapping in envs:
+        for name, value in mapping.items():
+            if joined.setdefault(name, value) != value:
+                raise JobError(
+                    f"two plugins of the job set {name} to different values; in one process they "
+                    "share the environment",
+                    hint="give both the same value, or test them one at a time with --grader",
+                )
+    return joined
+
+
+def _is_apart(path: Path, *, root: Path) -> bool:
+    """Tell whether a Python file is not the workspace's own code."""
+    parts = path.relative_to(root).parts[:-1]
+    return any(part.startswith(".") or part in ("runs", "typings", "__pycache__") for part in parts)
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode("utf-8", "surrogateescape"))
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,247 @@
+"""`arkdev test plugin`: samples through a rollout and graders, written down, and summed up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from arkdev import __version__
+from arkdev.endpoints.registry import find_secrets, open_endpoint
+from arkdev.errors import ExitCode
+from arkdev.flows.test_plan import TestPlan
+from arkdev.harness.engine import Engine, EngineSettings
+from arkdev.harness.grading import GroupGrading
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.statistics import RunStatistics
+from arkdev.harness.summary import Summary
+from arkdev.observe.client_meter import ClientMeter
+from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.plugin.host import InProcessHost
+from arkdev.runs.records import GroupRecord, TokenRecord, Verdict
+from arkdev.runs.writer import RunWriter
+from arkdev.sessions.background import BackgroundLoop
+from arkdev.sessions.session import RetryPolicy, Session, SessionServices
+
+_MODEL_CALL_TIMEOUT_S = 600.0
+"""As the platform's own client waits for an answer."""
+
+
+class TestObserver(Protocol):
+    """Who is told of a test while it runs. Called on the harness's event loop, except `on_turn`."""
+
+    __test__ = False
+
+    def on_start(self, plan: TestPlan, folder: Path) -> None:
+        """The run folder exists; nothing has run yet."""
+        ...
+
+    def on_turn(self, session: Session) -> None:
+        """A model call of the session was recorded; from whatever thread made it."""
+        ...
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        """A rollout is finished and on disk."""
+        ...
+
+    def on_group(self, record: GroupRecord) -> None:
+        """A group is graded or dropped, and on disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class TestOutcome:
+    """What a test came to."""
+
+    __test__ = False
+
+    summary: Summary
+    folder: Path
+    exit_code: ExitCode
+    clients_built: int
+    client_cost_s: float
+    """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
+
+
+async def run_test(
+    plan: TestPlan, observer: TestObserver, *, retries: RetryPolicy | None = None
+) -> TestOutcome:
+    """Run a test to its end. What plugins do wrong is in the outcome, not an exception.
+
+    Raises `ConfigurationError` when the endpoint cannot be opened and `EndpointUnreachableError`
+    when nothing listens there. When it is cancelled the run folder says "interrupted".
+    """
+    statistics = RunStatistics(plan.num_generations)
+    meter = ClientMeter()
+    async with AsyncExitStack() as stack:
+        services, door = await stack.enter_async_context(
+            _running_services(plan, observer, retries or RetryPolicy())
+        )
+        run = _create_run(plan)
+        stack.callback(run.close)
+        observer.on_start(plan, run.folder)
+        stack.enter_context(plugin_output_to(run.log_line))
+        stack.enter_context(_environment(plan.envs))
+        stack.enter_context(meter.running())
+        engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
+        try:
+            await engine.run(plan.samples())
+        except BaseException:
+            run.finish("interrupted", statistics.summary().to_json())
+            raise
+        summary = statistics.summary()
+        run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
+        run.finish("finished", summary.to_json())
+    return TestOutcome(
+        summary=summary,
+        folder=run.folder,
+        exit_code=exit_code_of(summary),
+        clients_built=meter.num_built,
+        client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
+    )
+
+
+def exit_code_of(summary: Summary) -> ExitCode:
+    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through."""
+    verdicts = summary.verdicts
+    failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
+    if failed and failed == summary.num_rollouts and _all_unreachable(summary):
+        return ExitCode.UNREACHABLE
+    if failed or summary.num_ungraded or summary.would_fail_job:
+        return ExitCode.SOME_FAILED
+    return ExitCode.OK
+
+
+def _all_unreachable(summary: Summary) -> bool:
+    words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
+    errors = [error for error in summary.errors if error.source == "rollout"]
+    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+
+
+@dataclass(frozen=True)
+class _Recorder:
+    """Writes what finishes, then counts it, then tells the observer."""
+
+    run: RunWriter
+    statistics: RunStatistics
+    observer: TestObserver
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        self.run.trajectory(finished.record)
+        if finished.evidence is not None:
+            tokens = asdict(finished.evidence)
+            self.run.tokens(TokenRecord(finished.record.trajectory_id, **tokens))
+        self.statistics.add_trajectory(finished.record)
+        self.observer.on_rollout(finished)
+
+    def on_group(self, record: GroupRecord) -> None:
+        self.run.group(record)
+        self.statistics.add_group(record)
+        self.observer.on_group(record)
+
+
+@asynccontextmanager
+async def _running_services(
+    plan: TestPlan, observer: TestObserver, retries: RetryPolicy
+) -> AsyncIterator[tuple[SessionServices, Any]]:
+    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
+    endpoint = open_endpoint(
+        plan.endpoint,
+        max_in_flight=plan.concurrency,
+        timeout_s=_MODEL_CALL_TIMEOUT_S,
+        skill=plan.request.skill,
+        script=plan.request.script,
+    )
+    background = BackgroundLoop()
+    background.start()
+    gateway = import_module("arkdev.sessions.gateway").Gateway()
+    try:
+        await background.call(gateway.start())
+        services = SessionServices(
+            endpoint=endpoint,
+            gateway_url=gateway.url,
+            blocking_loop=background.loop,
+            retries=retries,
+            on_turn=observer.on_turn,
+        )
+        yield services, gateway
+    finally:
+        await asyncio.shield(_closed(gateway, background, endpoint))
+
+
+async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Any) -> None:
+    await background.call(gateway.stop())
+    await endpoint.close()
+    background.stop()
+
+
+def _engine(plan: TestPlan, services: SessionServices, door: Any, recorder: _Recorder) -> Engine:
+    host = InProcessHost()
+    rollouts = RolloutRunner(
+        plan.rollout,
+        host=host,
+        door=door,
+        new_session=lambda identity, sampling: Session(
+            identity, sampling=sampling, services=services
+        ),
+        context=plan.context,
+    )
+    limits = [grader.loaded.plugin.runtime.request_concurrency for grader in plan.graders]
+    settings = EngineSettings(
+        num_generations=plan.num_generations,
+        concurrency=plan.concurrency,
+        grading_concurrency=min(limits),
+        run_seed=plan.request.seed,
+    )
+    return Engine(
+        rollouts,
+        GroupGrading(plan.graders, host=host, context=plan.context),
+        settings,
+        on_rollout=recorder.on_rollout,
+        on_group=recorder.on_group,
+    )
+
+
+def _create_run(plan: TestPlan) -> RunWriter:
+    secrets = [*find_secrets(plan.endpoint), *plan.envs.values()]
+    return RunWriter.create(
+        plan.workspace.root / "runs",
+        kind="test",
+        settings=plan.settings(),
+        hashes=plan.hashes(),
+        versions=_versions(),
+        folder=plan.request.out,
+        secrets=secrets,
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"arkdev": __version__, "python": platform.python_version()}
+    for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@contextmanager
+def _environment(envs: Mapping[str, str]) -> Iterator[None]:
+    """Set the job's environment variables for its plugins, as the platform would."""
+    before = {name: os.environ.get(name) for name in envs}
+    os.environ.update(envs)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

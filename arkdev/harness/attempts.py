@@ -1,0 +1,81 @@
+"""The retry rule of the contract, for rollouts and graders alike (decision 1).
+
+Three retries: four attempts in all. FAILURE and RETRY are tried again, SUCCESS and DISCARD end it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from arkdev.errors import ArkdevError
+from arkdev.plugin.exceptions import RolloutRetryException
+from arkdev.plugin.source import place_of_exception, users_traceback
+from arkdev.runs.records import Attempt, Verdict
+from arkdev.types import PluginStatus
+
+MAX_ATTEMPTS = 4
+
+_T = TypeVar("_T")
+
+VERDICT_OF = {
+    PluginStatus.SUCCESS: Verdict.SUCCESS,
+    PluginStatus.FAILURE: Verdict.FAILURE,
+    PluginStatus.DISCARD: Verdict.DISCARD,
+    PluginStatus.RETRY: Verdict.RETRY,
+}
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[_T]):
+    """What one attempt gave: a verdict, and a value unless it raised."""
+
+    verdict: Verdict
+    value: _T | None = None
+    error: str | None = None
+    where: str | None = None
+    traceback: str | None = None
+    num_turns: int = 0
+
+
+async def run_attempts(
+    attempt: Callable[[int], Awaitable[Outcome[_T]]],
+) -> tuple[Outcome[_T], tuple[Attempt, ...]]:
+    """Call `attempt` with 0, 1, … until the rule ends it; return the last outcome and all attempts.
+
+    Everything of an attempt but the last is in its `Attempt` line alone.
+    """
+    attempts: list[Attempt] = []
+    while True:
+        started = time.perf_counter()
+        outcome = await attempt(len(attempts))
+        attempts.append(
+            Attempt(
+                verdict=outcome.verdict,
+                duration_s=time.perf_counter() - started,
+                num_turns=outcome.num_turns,
+                error=outcome.error,
+                where=outcome.where,
+                traceback=outcome.traceback,
+            )
+        )
+        ended = outcome.verdict in (Verdict.SUCCESS, Verdict.DISCARD)
+        if ended or len(attempts) == MAX_ATTEMPTS:
+            return outcome, tuple(attempts)
+
+
+def outcome_of_exception(error: BaseException) -> Outcome[_T]:
+    """Read an exception that left a plugin: RETRY when the plugin says so, else FAILURE."""
+    verdict = Verdict.RETRY if isinstance(error, RolloutRetryException) else Verdict.FAILURE
+    if isinstance(error, ArkdevError):
+        text = f"{type(error).__name__}: {error.message}"
+        hint = f" ({error.hint})" if error.hint else ""
+        return Outcome(verdict, error=text + hint, where=error.where or place_of_exception(error))
+    return Outcome(
+        verdict,
+        error=f"{type(error).__name__}: {error}",
+        where=place_of_exception(error) or None,
+        traceback=users_traceback(error),
+    )

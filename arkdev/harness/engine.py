@@ -1,0 +1,143 @@
+"""Slots and groups: how many rollouts run at once, and when a group is graded (decisions 1–4).
+
+One slot is one rollout. A free slot takes the next rollout in dataset order; grading begins when
+all rollouts of a sample are done and does not occupy a slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from arkdev.harness.grading import GroupGrading
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
+from arkdev.runs.records import GroupRecord, Verdict
+
+_DROPS_THE_GROUP = (Verdict.DISCARD, Verdict.RETRY)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the engine runs a set of samples."""
+
+    num_generations: int = 1
+    """Rollouts of each sample."""
+    concurrency: int = 32
+    """Slots: rollouts that run at once."""
+    grading_concurrency: int = 512
+    """Groups that are graded at once."""
+    run_seed: int = 0
+
+
+@dataclass
+class _Group:
+    """A sample whose rollouts are under way."""
+
+    sample: SampleToRun
+    num_generations: int
+    rollouts: list[FinishedRollout] = field(default_factory=list)
+    num_begun: int = 0
+
+    @property
+    def is_dropped(self) -> bool:
+        """True once a rollout gave the sample up; the rest is not begun."""
+        return any(finished.record.verdict in _DROPS_THE_GROUP for finished in self.rollouts)
+
+    @property
+    def is_done(self) -> bool:
+        """True when nothing runs and nothing will be begun."""
+        return len(self.rollouts) == self.num_begun and (
+            self.is_dropped or self.num_begun == self.num_generations
+        )
+
+
+class Engine:
+    """Runs samples through a rollout and its graders.
+
+    `on_rollout` and `on_group` see every finished rollout and group before anything else does;
+    they write it down.
+    """
+
+    def __init__(
+        self,
+        rollouts: RolloutRunner,
+        grading: GroupGrading,
+        settings: EngineSettings,
+        *,
+        on_rollout: Callable[[FinishedRollout], None],
+        on_group: Callable[[GroupRecord], None],
+    ) -> None:
+        self._rollouts = rollouts
+        self._grading = grading
+        self._settings = settings
+        self._on_rollout = on_rollout
+        self._on_group = on_group
+        self._grading_slots = asyncio.Semaphore(settings.grading_concurrency)
+        self.num_busy = 0
+
+    async def run(self, samples: Iterable[SampleToRun]) -> None:
+        """Run every sample; returns when the last group is done."""
+        work = self._work(samples)
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._settings.concurrency):
+                tasks.create_task(self._slot(work, tasks))
+
+    def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, int]]:
+        """Yield (group, generation) in dataset order; a dropped group's rest is not begun."""
+        for sample in samples:
+            group = _Group(sample, num_generations=self._settings.num_generations)
+            for generation in range(self._settings.num_generations):
+                if group.is_dropped:
+                    break
+                group.num_begun += 1
+                yield group, generation
+
+    async def _slot(self, work: Iterable[tuple[_Group, int]], tasks: asyncio.TaskGroup) -> None:
+        for group, generation in work:
+            self.num_busy += 1
+            try:
+                finished = await self._rollouts.run(
+                    group.sample, generation=generation, run_seed=self._settings.run_seed
+                )
+            finally:
+                self.num_busy -= 1
+            self._on_rollout(finished)
+            group.rollouts.append(finished)
+            if group.is_done:
+                await self._grading_slots.acquire()
+                tasks.create_task(self._finish(group))
+
+    async def _finish(self, group: _Group) -> None:
+        try:
+            group.rollouts.sort(key=lambda finished: finished.record.generation)
+            dropping = [
+                finished.record
+                for finished in group.rollouts
+                if finished.record.verdict in _DROPS_THE_GROUP
+            ]
+            all_failed = all(
+                finished.record.verdict is not Verdict.SUCCESS for finished in group.rollouts
+            )
+            if dropping or all_failed:
+                self._on_group(_ungraded(group))
+            else:
+                self._on_group(await self._grading.grade(group.sample, group.rollouts))
+        finally:
+            self._grading_slots.release()
+
+
+def _ungraded(group: _Group) -> GroupRecord:
+    """Return the record of a group that is not graded: dropped, or without a success."""
+    records = [finished.record for finished in group.rollouts]
+    reason = next(
+        (r for r in records if r.verdict in _DROPS_THE_GROUP),
+        next(r for r in records if r.verdict is not Verdict.SUCCESS),
+    )
+    return GroupRecord(
+        sample_index=group.sample.index,
+        verdict=reason.verdict,
+        trajectory_ids=tuple(record.trajectory_id for record in records),
+        rewards=(None,) * len(records),
+        error=reason.attempts[-1].error,
+    )

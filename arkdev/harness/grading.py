@@ -1,0 +1,199 @@
+"""Grading a group: every grader, its retries, and the weighted reward (SURFACE GRADE, PIPE-09).
+
+A reward is a finite number or it is missing; an error never becomes 0 (decision 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
+from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.observe.attempt import current_attempt
+from arkdev.plugin.decorators import PluginKind
+from arkdev.plugin.host import FunctionHost
+from arkdev.plugin.loading import LoadedPlugin
+from arkdev.plugin.results import read_grader_result
+from arkdev.runs.records import GraderRecord, GroupRecord, Verdict
+from arkdev.types import GroupGraderResult, PluginContext
+
+
+@dataclass(frozen=True)
+class Grader:
+    """A grader plugin with its weight in the final reward."""
+
+    loaded: LoadedPlugin
+    name: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class _GradedAttempt:
+    """Where a grader runs, for its log lines. Notes of graders are not counted yet."""
+
+    name: str
+
+    def note(self, _code: str, _detail: str = "") -> None:
+        """Graders have no record of their own to keep a warning in."""
+
+
+class GroupGrading:
+    """Grades the groups of a run with all its graders."""
+
+    def __init__(
+        self, graders: Sequence[Grader], *, host: FunctionHost, context: PluginContext
+    ) -> None:
+        self._graders = tuple(graders)
+        self._host = host
+        self._context = context
+
+    async def grade(self, sample: SampleToRun, rollouts: Sequence[FinishedRollout]) -> GroupRecord:
+        """Grade the trajectories of one sample; returns the group's record.
+
+        Only trajectories of successful rollouts are graded; the others' rewards are None.
+        """
+        graded = [rollout for rollout in rollouts if rollout.record.verdict is Verdict.SUCCESS]
+        async with asyncio.TaskGroup() as tasks:
+            grading = [
+                tasks.create_task(self._grade_with(grader, sample, graded))
+                for grader in self._graders
+            ]
+        records = tuple(task.result() for task in grading)
+        verdict = _worst(
+            [rollout.record.verdict for rollout in rollouts]
+            + [record.verdict for record in records if record.weight != 0]
+        )
+        if verdict in (Verdict.DISCARD, Verdict.RETRY):  # dropped whole: nothing to train on
+            rewards: list[float | None] = [None] * len(graded)
+        else:
+            rewards = weighted_rewards(records, num_trajectories=len(graded))
+        by_rollout = iter(rewards)
+        return GroupRecord(
+            sample_index=sample.index,
+            verdict=verdict,
+            trajectory_ids=tuple(rollout.record.trajectory_id for rollout in rollouts),
+            rewards=tuple(
+                next(by_rollout) if rollout.record.verdict is Verdict.SUCCESS else None
+                for rollout in rollouts
+            ),
+            graders=records,
+            error=next((record.error for record in records if record.error), None),
+        )
+
+    async def _grade_with(
+        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+    ) -> GraderRecord:
+        started = time.perf_counter()
+        if grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER:
+            async with asyncio.TaskGroup() as tasks:
+                calls = [
+                    tasks.create_task(self._call(grader, sample, [rollout])) for rollout in rollouts
+                ]
+            record = _joined(grader, [call.result() for call in calls])
+        else:
+            record = await self._call(grader, sample, rollouts)
+        return replace(record, duration_s=time.perf_counter() - started)
+
+    async def _call(
+        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+    ) -> GraderRecord:
+        """Call a grader once, with its own retries, for one trajectory or for all."""
+
+        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
+            return await self._attempt(grader, sample, rollouts)
+
+        outcome, attempts = await run_attempts(attempt)
+        result = outcome.value
+        is_graded = outcome.verdict is Verdict.SUCCESS and result is not None
+        return GraderRecord(
+            name=grader.name,
+            weight=grader.weight,
+            verdict=outcome.verdict,
+            rewards=tuple(result.rewards) if is_graded and result else (None,) * len(rollouts),
+            metrics=dict(result.metrics) if result else {},
+            attempts=len(attempts),
+            error=outcome.error,
+            where=outcome.where,
+        )
+
+    async def _attempt(
+        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+    ) -> Outcome[GroupGraderResult]:
+        plugin = grader.loaded.plugin
+        trajectories: Any = [rollout.trajectory for rollout in rollouts]
+        if plugin.kind is PluginKind.SINGLE_GRADER:
+            trajectories = trajectories[0]
+        ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
+        token = current_attempt.set(_GradedAttempt(f"{ids} {grader.name}"))
+        try:
+            value = await self._host.invoke(
+                grader.loaded, (self._context.model_copy(), sample.fresh(), trajectories)
+            )
+            result = read_grader_result(
+                value,
+                plugin=plugin,
+                num_trajectories=len(rollouts),
+                num_tokens=_token_counts(rollouts),
+            )
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
+            failed: Outcome[GroupGraderResult] = outcome_of_exception(error)
+            return failed
+        finally:
+            current_attempt.reset(token)
+        return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+
+
+def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:
+    counts = [len(r.evidence.token_ids) for r in rollouts if r.evidence is not None]
+    return counts if len(counts) == len(rollouts) else None
+
+
+def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
+    """Join the calls of a single grader, one for each trajectory, into one record.
+
+    Its metrics are the means over the calls, its verdict the worst of the calls'.
+    """
+    failed = next((call for call in calls if call.error), None)
+    keys = dict.fromkeys(key for call in calls for key in call.metrics)
+    metrics = {key: [call.metrics[key] for call in calls if key in call.metrics] for key in keys}
+    return GraderRecord(
+        name=grader.name,
+        weight=grader.weight,
+        verdict=_worst([call.verdict for call in calls]),
+        rewards=tuple(reward for call in calls for reward in call.rewards),
+        metrics={key: sum(values) / len(values) for key, values in metrics.items()},
+        attempts=max((call.attempts for call in calls), default=0),
+        error=failed.error if failed else None,
+        where=failed.where if failed else None,
+    )
+
+
+def weighted_rewards(
+    graders: Sequence[GraderRecord], *, num_trajectories: int
+) -> list[float | None]:
+    """Return the final reward of each trajectory: the sum of weight × reward (OBS-12).
+
+    A trajectory that a grader with a weight left ungraded has no final reward. A grader of weight
+    0 is only observed: whatever it gives, it changes no reward.
+    """
+    counted = [record for record in graders if record.weight != 0]
+    rewards: list[float | None] = []
+    for index in range(num_trajectories):
+        parts = [(record.weight, record.rewards[index]) for record in counted]
+        missing = not parts or any(reward is None for _, reward in parts)
+        rewards.append(None if missing else sum(w * r for w, r in parts if r is not None))
+    return rewards
+
+
+_ORDER = (Verdict.DISCARD, Verdict.RETRY, Verdict.FAILURE, Verdict.SUCCESS)
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that decides: a drop of the group, then a failure, then success."""
+    return next((verdict for verdict in _ORDER if verdict in verdicts), Verdict.SUCCESS)

@@ -1,0 +1,41 @@
+"""How a proxy reaches the attempt that it belongs to. The session implements it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from arkdev.plugin.conversation import Conversation
+
+
+class ModelAccess(Protocol):
+    """One attempt, as its proxy and its wrapped clients see it.
+
+    `complete` and `complete_blocking` take a Chat Completions body without sampling parameters
+    and return the answer as JSON. They raise `LateCallError` once the attempt has ended and
+    `EndpointError` when the model call failed for good.
+    """
+
+    url: str
+    """Base URL of the loopback gateway, for raw clients."""
+    jwt_token: str
+    conversation: Conversation
+
+    async def complete(self, body: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+        """Answer a call made on an event loop."""
+        ...
+
+    def complete_blocking(self, body: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+        """Answer a call made by synchronous code."""
+        ...
+
+    def set_history(self, messages: list[dict[str, Any]]) -> None:
+        """Take the whole history that a raw rollout is about to send."""
+        ...
+
+    def acknowledge(self, answer: dict[str, Any]) -> None:
+        """Take the answer that a raw rollout hands back (`process_completion`)."""
+        ...
+
+    def note(self, code: str, detail: str = "") -> None:
+        """Count a warning for the report."""
+        ...

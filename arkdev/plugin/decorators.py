@@ -1,0 +1,267 @@
+"""The five decorators that make a function a plugin (SURFACE DEC).
+
+A decorated function is always awaitable: an ``async def`` runs on the caller's event loop, a plain
+``def`` in a thread of its own (DEC-24, DEC-27). Where its parameters are annotated with a contract
+record or with a dict, arguments of the other form are converted (CTX-08, Y-06).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from arkdev.errors import PluginSignatureError
+from arkdev.plugin.runtime import Runtime
+from arkdev.plugin.source import callers_place, innermost, place_of
+from arkdev.plugin.threads import call_in_thread
+from arkdev.types import Record
+
+PLUGIN_ATTRIBUTE = "__arkdev_plugin__"
+
+
+class PluginKind(str, Enum):
+    """The kinds of plugin, by the name of the decorator."""
+
+    SINGLE_ROLLOUT = "single_rollout"
+    GROUP_ROLLOUT = "group_rollout"
+    SINGLE_GRADER = "single_grader"
+    GROUP_GRADER = "group_grader"
+
+    @property
+    def is_rollout(self) -> bool:
+        """True for the two kinds of rollout."""
+        return self in (PluginKind.SINGLE_ROLLOUT, PluginKind.GROUP_ROLLOUT)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The documented parameters, in order."""
+        return _PARAMETERS[self]
+
+
+_PARAMETERS = {
+    PluginKind.SINGLE_ROLLOUT: ("context", "proxy", "sample"),
+    PluginKind.GROUP_ROLLOUT: ("context", "proxy", "sample", "n_sample"),
+    PluginKind.SINGLE_GRADER: ("context", "sample", "trajectory"),
+    PluginKind.GROUP_GRADER: ("context", "sample", "trajectories"),
+}
+
+# Attributes that tools of the field look for on a decorated function (X-24).
+_MARKERS = {
+    PluginKind.SINGLE_ROLLOUT: ("_is_rollout", "_is_single_rollout"),
+    PluginKind.GROUP_ROLLOUT: ("_is_rollout", "_is_group_rollout"),
+    PluginKind.SINGLE_GRADER: ("_is_grader", "_is_single_grader"),
+    PluginKind.GROUP_GRADER: ("_is_grader", "_is_group_grader"),
+}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a decorator knows of its function."""
+
+    kind: PluginKind
+    name: str
+    description: str = ""
+    runtime: Runtime = field(default_factory=Runtime)
+    place: str = ""
+    """file:line of the function."""
+    is_async: bool = False
+
+
+def plugin_of(function: Any) -> Plugin | None:
+    """Return what the decorator recorded on `function`, also through wrappers and partials."""
+    while function is not None:
+        plugin = getattr(function, PLUGIN_ATTRIBUTE, None)
+        if isinstance(plugin, Plugin):
+            return plugin
+        function = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+    return None
+
+
+_Decorated = Callable[..., Awaitable[Any]]
+
+
+class _Decorator:
+    """One decorator in its three call forms: bare, with ``()``, with arguments (Y-32)."""
+
+    def __init__(self, kind: PluginKind, doc: str) -> None:
+        self.kind = kind
+        self.__doc__ = doc
+
+    @typing.overload
+    def __call__(self, function: Callable[..., Any], /) -> _Decorated: ...
+
+    @typing.overload
+    def __call__(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        runtime: Runtime | None = None,
+    ) -> Callable[[Callable[..., Any]], _Decorated]: ...
+
+    def __call__(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        runtime: Runtime | None = None,
+    ) -> Any:
+        """Decorate `function`, or return a decorator when there is none yet."""
+
+        def decorate(target: Callable[..., Any]) -> _Decorated:
+            if not callable(target):
+                raise PluginSignatureError(
+                    f"@{self.kind.value} was given {target!r} in place of a function",
+                    where=callers_place(),
+                    hint=f"write @{self.kind.value}(name=..., runtime=Runtime(...))",
+                )
+            plugin = Plugin(
+                kind=self.kind,
+                name=name or _name_of(target),
+                description=description or "",
+                runtime=runtime or Runtime(),
+                place=place_of(target),
+                is_async=_is_coroutine_function(target),
+            )
+            _check_parameters(target, plugin)
+            return _make_callable(target, plugin)
+
+        return decorate if function is None else decorate(function)
+
+
+def _make_callable(target: Callable[..., Any], plugin: Plugin) -> _Decorated:
+    adapt = _Adapter(target)
+
+    @functools.wraps(target, assigned=_assignable(target), updated=())
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = adapt(args, kwargs)
+        if plugin.is_async:
+            return await target(*args, **kwargs)
+        result = await call_in_thread(target, *args, **kwargs)
+        # A wrapper that is a plain function around an async one hands back a coroutine (DEC-26).
+        return await result if inspect.isawaitable(result) else result
+
+    setattr(call, PLUGIN_ATTRIBUTE, plugin)
+    for marker in _MARKERS[plugin.kind]:
+        setattr(call, marker, True)
+    return call
+
+
+def _assignable(target: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(name for name in functools.WRAPPER_ASSIGNMENTS if hasattr(target, name))
+
+
+def _name_of(target: Callable[..., Any]) -> str:
+    inner = innermost(target)
+    return getattr(inner, "__name__", type(inner).__name__)
+
+
+def _is_coroutine_function(target: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)
+
+
+def _check_parameters(target: Callable[..., Any], plugin: Plugin) -> None:
+    """Raise `PluginSignatureError` when the documented arguments cannot be passed by position."""
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    expected = plugin.kind.parameters
+    try:
+        signature.bind(*expected)
+    except TypeError as error:
+        names = ", ".join(signature.parameters) or "no parameters"
+        raise PluginSignatureError(
+            f"{plugin.name} takes ({names}), but a {plugin.kind.value} is called with "
+            f"({', '.join(expected)}): {error}",
+            where=plugin.place,
+            hint=f"def {plugin.name}({', '.join(expected)}): ...",
+        ) from None
+
+
+class _Adapter:
+    """Converts arguments between records and dicts as the function's annotations ask."""
+
+    def __init__(self, target: Callable[..., Any]) -> None:
+        self._target = target
+
+    @functools.cached_property
+    def _conversions(self) -> dict[str, Callable[[Any], Any]]:
+        inner = innermost(self._target)
+        if not hasattr(inner, "__annotations__"):
+            inner = type(inner).__call__
+        try:
+            hints = typing.get_type_hints(inner)
+        except Exception:  # noqa: BLE001 (annotations are arbitrary user expressions)
+            return {}
+        found = ((name, _conversion(hint)) for name, hint in hints.items())
+        return {name: convert for name, convert in found if convert is not None}
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self._target).parameters)
+
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not self._conversions:
+            return args, kwargs
+        positional = (
+            self._convert(self._names[i] if i < len(self._names) else "", value)
+            for i, value in enumerate(args)
+        )
+        return tuple(positional), {k: self._convert(k, v) for k, v in kwargs.items()}
+
+    def _convert(self, name: str, value: Any) -> Any:
+        convert = self._conversions.get(name)
+        return value if convert is None else convert(value)
+
+
+def _conversion(hint: Any) -> Callable[[Any], Any] | None:
+    """Return the converter for one annotation, or None when it asks for neither form."""
+    origin = typing.get_origin(hint) or hint
+    if origin is dict:
+        return _to_dict
+    if isinstance(origin, type) and issubclass(origin, Record):
+        record: type[Record] = origin
+        return lambda value: record(**value) if isinstance(value, dict) else value
+    if origin is list and typing.get_args(hint):
+        convert = _conversion(typing.get_args(hint)[0])
+        if convert is not None:
+            item = convert
+            return lambda value: [item(v) for v in value] if isinstance(value, list) else value
+    return None
+
+
+def _to_dict(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, Record) else value
+
+
+single_rollout = _Decorator(
+    PluginKind.SINGLE_ROLLOUT,
+    "Mark a rollout: one call makes one trajectory. f(context, proxy, sample) (DEC-03).",
+)
+rollout = _Decorator(
+    PluginKind.SINGLE_ROLLOUT, "The older name of `single_rollout`; the same thing (DEC-01)."
+)
+group_rollout = _Decorator(
+    PluginKind.GROUP_ROLLOUT,
+    "Mark a rollout that makes the n_sample trajectories of a sample in one call (DEC-04).",
+)
+single_grader = _Decorator(
+    PluginKind.SINGLE_GRADER,
+    "Mark a grader of one trajectory. f(context, sample, trajectory) (DEC-05).",
+)
+group_grader = _Decorator(
+    PluginKind.GROUP_GRADER,
+    "Mark a grader of all trajectories of a sample. f(context, sample, trajectories) (DEC-06).",
+)

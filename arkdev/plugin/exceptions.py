@@ -1,0 +1,7 @@
+"""Exceptions that a plugin raises to say what should become of its call."""
+
+from __future__ import annotations
+
+
+class RolloutRetryException(Exception):
+    """Leaving a rollout, it means RETRY (ROLL-17). Raised by tools; back-off may catch it first."""

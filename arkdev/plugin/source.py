@@ -1,0 +1,70 @@
+"""Places in the user's code, as ``file:line``, for errors and reports."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_LIBRARIES = ("site-packages", "dist-packages")
+_STANDARD_LIBRARY = str(Path(inspect.__file__).parent)
+
+
+def _is_users(filename: str) -> bool:
+    return not (
+        filename.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen"))
+        or any(f"/{folder}/" in filename for folder in _LIBRARIES)
+    )
+
+
+def callers_place() -> str:
+    """Return file:line of the innermost frame of the user's code on the stack, or ""."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if _is_users(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return file:line where `function` (behind its wrappers) is defined, or ""."""
+    function = innermost(function)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function behind `functools.wraps` wrappers and `functools.partial`."""
+    while True:
+        inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+        if inner is None or not callable(inner):
+            return function
+        function = inner
+
+
+def place_of_exception(error: BaseException) -> str:
+    """Return file:line of the last frame in the user's code that `error` passed, or ""."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    place = ""
+    tb: TracebackType | None = error.__traceback__
+    while tb is not None:
+        filename = tb.tb_frame.f_code.co_filename
+        if _is_users(filename):
+            place = f"{filename}:{tb.tb_lineno}"
+        tb = tb.tb_next
+    return place
+
+
+def users_traceback(error: BaseException) -> str:
+    """Format `error` without arkdev's own frames (all frames when none is the user's)."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    lines = traceback.format_list(own or frames)
+    return "".join(lines + traceback.format_exception_only(type(error), error))

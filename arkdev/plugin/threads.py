@@ -1,0 +1,82 @@
+"""Daemon threads for synchronous plugins, one for each call in flight (decision 4).
+
+The standard thread pool is not used: it caps the number of threads, and the interpreter waits for
+its threads at exit, so that one blocked plugin would keep the process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+_Job = Callable[[], Callable[[], None]]
+"""Runs the plugin; returns what hands the result to the awaiting task."""
+_idle: deque[SimpleQueue[_Job]] = deque()
+
+
+def _work(inbox: SimpleQueue[_Job]) -> None:
+    while True:
+        deliver = inbox.get()()
+        _idle.append(inbox)  # before delivery, so that the next call finds this thread idle
+        deliver()
+        del deliver  # an idle thread must not keep a trajectory alive
+
+
+def _start(job: _Job) -> None:
+    try:
+        inbox = _idle.pop()
+    except IndexError:
+        inbox = SimpleQueue()
+        threading.Thread(target=_work, args=(inbox,), name="arkdev-plugin", daemon=True).start()
+    inbox.put(job)
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop,
+    future: asyncio.Future[Any],
+    value: Any,
+    error: BaseException | None,
+) -> None:
+    # A closed loop means that nobody waits any more.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_settle, future, value, error)
+
+
+def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():  # the caller gave up: the thread was abandoned and came back late
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+async def call_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run `function` in a daemon thread with the caller's context variables; return its result.
+
+    When the awaiting task is cancelled the thread is abandoned: its result is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def job() -> Callable[[], None]:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = context.run(function, *args, **kwargs)
+        except StopIteration as stop:  # a future cannot carry it
+            error = RuntimeError(f"the plugin raised {stop!r}")
+        except BaseException as raised:  # noqa: BLE001 (handed to the awaiting task)
+            error = raised
+        return functools.partial(_deliver, loop, future, value, error)
+
+    _start(job)
+    return await future

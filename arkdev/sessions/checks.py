@@ -1,0 +1,37 @@
+"""What is odd about a model's answer. Counted in the report; the answer itself is left alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+
+def notes_on_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (warning code, detail) for each oddity of a Chat Completions answer."""
+    choice = answer["choices"][0]
+    calls = choice["message"].get("tool_calls") or []
+    finish_reason = choice.get("finish_reason")
+    if calls and finish_reason == "stop":
+        yield "tool_calls_with_finish_stop", ""
+    if finish_reason == "tool_calls" and not calls:
+        yield "finish_tool_calls_without_calls", ""
+    for call in calls:
+        yield from _notes_on_arguments(call)
+
+
+def _notes_on_arguments(call: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    function = call.get("function") or {}
+    name, arguments = function.get("name"), function.get("arguments") or ""
+    try:
+        decoded = json.loads(arguments)
+    except (TypeError, ValueError) as error:
+        yield "invalid_tool_arguments", f"tool call {call.get('id')} ({name}): {error}"
+        return
+    if isinstance(decoded, str):
+        yield "double_encoded_arguments", f"tool call {call.get('id')} ({name})"
+    elif not isinstance(decoded, dict):
+        yield (
+            "invalid_tool_arguments",
+            f"tool call {call.get('id')} ({name}): a JSON {type(decoded).__name__}, not an object",
+        )

@@ -1,0 +1,146 @@
+"""The loopback gateway: how raw clients reach their attempt's session (leaf: imports aiohttp).
+
+It speaks Chat Completions under ``proxy.url``; the key of a request is the session's `jwt_token`.
+Errors come back in the platform's envelope, with ``x-should-retry: false``: the session has tried
+again already, and the client's own retries would multiply them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from aiohttp import web  # noqa: TID253 (the leaf)
+
+from arkdev.errors import (
+    ArkdevError,
+    EndpointResponseError,
+    EndpointUnreachableError,
+    LateCallError,
+)
+from arkdev.plugin.plain import plain_messages
+from arkdev.sessions.session import Session
+
+_MAX_BODY_BYTES = 64 * 2**20
+_WIRE_NAMES = {
+    "max_tokens": "max_new_tokens",
+    "max_completion_tokens": "max_new_tokens",
+    "max_new_tokens": "max_new_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "thinking": "thinking",
+    "stop": "stop",
+    "repetition_penalty": "repetition_penalty",
+}
+_NOT_FORWARDED = ("model", "stream", "stream_options", "n", "seed")
+
+
+class Gateway:
+    """Serves the open sessions of a run on 127.0.0.1. Start and stop it on one event loop."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def start(self) -> str:
+        """Listen on a free port; return the base URL for clients."""
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.router.add_post("/api/v3/chat/completions", self._chat)
+        app.router.add_route("*", "/{path:.*}", self._unknown)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}/api/v3"
+        return self.url
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def open(self, session: Session) -> None:
+        """Let the session's key in."""
+        self._sessions[session.jwt_token] = session
+
+    def close(self, session: Session) -> None:
+        """Refuse the session's key from now on, and end its attempt."""
+        session.close()
+        self._sessions.pop(session.jwt_token, None)
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        session = self._sessions.get(token)
+        if session is None:
+            return _error(
+                401, "AuthenticationError", "this key belongs to no attempt that is running"
+            )
+        try:
+            body = json.loads(await request.read())
+            messages = plain_messages(body["messages"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return _error(400, "InvalidParameter", f"not a chat request: {error!r}")
+        if body.get("stream"):
+            return _error(400, "InvalidParameter", "streaming is not built yet; leave stream out")
+        return await self._answer(session, body, messages)
+
+    async def _answer(
+        self, session: Session, body: dict[str, Any], messages: list[dict[str, Any]]
+    ) -> web.Response:
+        given = {name: value for name, value in body.items() if value is not None}
+        sampling = {
+            _WIRE_NAMES[name]: value for name, value in given.items() if name in _WIRE_NAMES
+        }
+        for name, value in sampling.items():
+            if session.sampling.get(name) != value:
+                session.note("raw_sampling_parameter", name)
+        call = {
+            name: value
+            for name, value in given.items()
+            if name not in _WIRE_NAMES and name not in _NOT_FORWARDED
+        }
+        try:
+            answer = await session.complete(
+                {**call, "messages": messages}, via="raw", sampling=sampling
+            )
+        except LateCallError as error:
+            return _error(401, "AuthenticationError", str(error))
+        except EndpointResponseError as error:
+            return _error(error.status, "EndpointError", error.message, body=error.body)
+        except EndpointUnreachableError as error:
+            return _error(504 if error.is_timeout else 502, "EndpointUnreachable", error.message)
+        except ArkdevError as error:
+            return _error(400, "InvalidParameter", f"{error} {error.hint}".strip())
+        return web.json_response(answer)
+
+    async def _unknown(self, request: web.Request) -> web.Response:
+        return _error(
+            404,
+            "InvalidAction.NotFound",
+            f"{request.method} {request.path} is not built yet; the gateway serves "
+            "POST /api/v3/chat/completions",
+        )
+
+
+def _error(status: int, code: str, message: str, *, body: Any = None) -> web.Response:
+    """Return the platform's error envelope, or the endpoint's own error body when there is one."""
+    request_id = secrets.token_hex(12)
+    envelope = {
+        "error": {
+            "code": code,
+            "message": f"{message} Request id: {request_id}",
+            "param": "",
+            "type": code,
+        }
+    }
+    document = body if isinstance(body, dict) and "error" in body else envelope
+    return web.json_response(
+        document,
+        # an error that the endpoint hid in a 200 answer must not look like an answer here
+        status=status if status >= 400 else 502,
+        headers={"x-should-retry": "false", "x-request-id": request_id},
+    )

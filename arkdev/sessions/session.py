@@ -1,0 +1,264 @@
+"""The attempt session: the seam that owns one attempt (decision 6).
+
+It knows who the attempt is, with which sampling parameters its model calls go out, sends them
+again when that can help, keeps the record, and refuses calls that come after the attempt's end.
+Wrapped clients enter it directly; raw clients through the gateway, by its `jwt_token`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from arkdev.endpoints.endpoint import Endpoint, ModelRequest
+from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
+from arkdev.plugin.conversation import Conversation
+from arkdev.runs.records import TurnRecord
+from arkdev.sessions.checks import notes_on_answer
+
+
+@dataclass(frozen=True)
+class AttemptIdentity:
+    """Which attempt of which rollout this is. `run_seed` makes the run's answers repeatable."""
+
+    sample_index: int
+    generation: int
+    attempt: int
+    run_seed: int = 0
+    phase: str = "test"
+    step: int | None = None
+
+    @property
+    def trajectory_id(self) -> str:
+        """``<sample_index>.<generation>``"""
+        return f"{self.sample_index}.{self.generation}"
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often a failed model call goes out again, and the wait before it.
+
+    The wait is drawn from [first_wait_s, 2·first_wait_s), doubles each time, and is capped: the
+    back-off that the platform's documentation advises (1–2 s, ×2, at most 30 s).
+    """
+
+    max_retries: int = 2
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 30.0
+
+    def wait_s(self, retry: int) -> float:
+        """Seconds to wait before retry number `retry` (0 is the first)."""
+        return min(self.longest_wait_s, self.first_wait_s * (1 + random.random()) * float(2**retry))
+
+
+@dataclass
+class _Turn:
+    """A call as it is kept while the attempt runs."""
+
+    started: float
+    duration_s: float
+    answer: dict[str, Any]
+    num_retries: int
+    via: str
+    tool_duration_s: float | None = None
+    was_acknowledged: bool = False
+
+
+@dataclass
+class SessionServices:
+    """What the sessions of a run share."""
+
+    endpoint: Endpoint
+    gateway_url: str
+    blocking_loop: asyncio.AbstractEventLoop
+    """Runs the model calls of synchronous plugins, in a thread of its own."""
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    on_turn: Callable[[Session], None] | None = None
+    """Told of each recorded call, from whatever thread made it."""
+
+
+class Session:
+    """One attempt. Implements `arkdev.plugin.access.ModelAccess`; safe to call from any thread."""
+
+    def __init__(
+        self, identity: AttemptIdentity, *, sampling: Mapping[str, Any], services: SessionServices
+    ) -> None:
+        self.identity = identity
+        self.sampling = dict(sampling)
+        self.url = services.gateway_url
+        self.jwt_token = secrets.token_urlsafe(24)
+        self.conversation = Conversation()
+        self._services = services
+        self._started = time.perf_counter()
+        self._order = itertools.count()
+        self._turns: list[_Turn] = []
+        self._notes: dict[tuple[str, str], None] = {}
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._num_late_calls = 0
+
+    @property
+    def name(self) -> str:
+        """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
+        return self.identity.trajectory_id
+
+    async def complete(
+        self,
+        body: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        via: str = "wrapped",
+        sampling: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a model call and record it.
+
+        `sampling` holds parameters that a raw client set itself. Raises `LateCallError` when the
+        attempt has ended, also while the call was under way, and `EndpointError` when the call
+        failed and sending it again did not help.
+        """
+        self._refuse_if_late()
+        order = next(self._order)
+        request = ModelRequest(
+            body=body,
+            sampling={**self.sampling, **(sampling or {})},
+            seed=_seed(self.identity, order),
+        )
+        started = time.perf_counter()
+        self._end_tool_time(started)
+        answer, num_retries = await self._send(request, timeout_s)
+        turn = _Turn(started, time.perf_counter() - started, answer, num_retries, via)
+        with self._lock:
+            self._refuse_if_late()
+            self.conversation.add_call(body["messages"], answer, order=order)
+            self._turns.append(turn)
+        for code, detail in notes_on_answer(answer):
+            self.note(code, detail)
+        if self._services.on_turn is not None:
+            self._services.on_turn(self)
+        return answer
+
+    def complete_blocking(
+        self, body: dict[str, Any], *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Answer a model call of synchronous code; the calling thread waits."""
+        call = self.complete(body, timeout_s=timeout_s)
+        return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
+
+    def set_history(self, messages: list[dict[str, Any]]) -> None:
+        """Take the whole history that a raw rollout is about to send."""
+        with self._lock:
+            self.conversation.set_history(messages)
+
+    def acknowledge(self, answer: dict[str, Any]) -> None:
+        """Take the answer that a raw rollout hands back.
+
+        An answer that came through the gateway is recorded already; one from elsewhere is added.
+        """
+        with self._lock:
+            for turn in self._turns:
+                if turn.answer.get("id") == answer.get("id"):
+                    turn.was_acknowledged = True
+                    return
+            self.conversation.add_call(self.conversation.plain_messages, answer)
+
+    def note(self, code: str, detail: str = "") -> None:
+        """Count a warning for the report; the same one counts once in an attempt."""
+        self._notes[(code, detail)] = None
+
+    def close(self) -> None:
+        """End the attempt: from now on its calls are refused and nothing is recorded."""
+        with self._lock:
+            self._is_open = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Notes as ``code`` or ``code: detail``, in order."""
+        notes = dict(self._notes)
+        raw = [turn for turn in self._turns if turn.via == "raw"]
+        if raw and not all(turn.was_acknowledged for turn in raw):
+            notes[("raw_call_not_processed", "")] = None
+        if self.conversation.was_rewritten:
+            notes[("history_rewritten", "")] = None
+        if self.conversation.evidence_problem:
+            notes[("evidence_incomplete", self.conversation.evidence_problem)] = None
+        if any(not turn.answer.get("usage") for turn in self._turns):
+            notes[("usage_unknown", "")] = None
+        return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
+
+    @property
+    def turns(self) -> tuple[TurnRecord, ...]:
+        """The recorded calls, in the order of their answers."""
+        return tuple(self._record(turn) for turn in self._turns)
+
+    def _record(self, turn: _Turn) -> TurnRecord:
+        choice = turn.answer["choices"][0]
+        usage = turn.answer.get("usage") or {}
+        calls = choice["message"].get("tool_calls") or []
+        return TurnRecord(
+            started_s=turn.started - self._started,
+            duration_s=turn.duration_s,
+            finish_reason=choice.get("finish_reason"),
+            prompt_tokens=usage.get("prompt_tokens"),
+            completion_tokens=usage.get("completion_tokens"),
+            tool_calls=tuple(str((call.get("function") or {}).get("name")) for call in calls),
+            tool_duration_s=turn.tool_duration_s,
+            num_retries=turn.num_retries,
+            via=turn.via,
+        )
+
+    async def _send(
+        self, request: ModelRequest, timeout_s: float | None
+    ) -> tuple[dict[str, Any], int]:
+        policy = self._services.retries
+        retry = 0
+        while True:
+            try:
+                return await self._send_once(request, timeout_s), retry
+            except EndpointError as error:
+                if not error.is_transient or retry >= policy.max_retries:
+                    raise
+            await asyncio.sleep(policy.wait_s(retry))
+            self._refuse_if_late()
+            retry += 1
+
+    async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._services.endpoint.complete(request)
+        except TimeoutError:
+            raise EndpointUnreachableError(
+                f"no answer within the {timeout_s} s that the plugin asked for", is_timeout=True
+            ) from None
+
+    def _refuse_if_late(self) -> None:
+        if not self._is_open:
+            self._num_late_calls += 1
+            raise LateCallError(
+                f"a model call of rollout {self.identity.trajectory_id} came after the end of its "
+                "attempt",
+                hint="the attempt returned, timed out or was cancelled; await every call in it",
+            )
+
+    def _end_tool_time(self, now: float) -> None:
+        """A new request ends the time that the tools of the last answer took."""
+        with self._lock:
+            last = self._turns[-1] if self._turns else None
+            if last and last.tool_duration_s is None and self._record(last).tool_calls:
+                last.tool_duration_s = now - (last.started + last.duration_s)
+
+
+def _seed(identity: AttemptIdentity, order: int) -> int:
+    """Give a call its seed (decision 11): the same in every run, whatever ran beside it."""
+    text = json.dumps(
+        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, order]
+    )
+    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
