@@ -1,0 +1,16 @@
+#!/bin/sh
+# What a newcomer would type first, each command shown before it runs.
+set -eu
+PATH=$(cd "$1" && pwd):$PATH
+export PATH
+
+say_and_run() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+folder=$(mktemp -d "${TMPDIR:-/tmp}/arkdev-demo.XXXXXX")
+say_and_run arkdev init workspace "$folder/weather" --template rl_demo
+say_and_run cd "$folder/weather"
+say_and_run arkdev test plugin
+printf '\nThe workspace stays in %s\n' "$folder/weather"

@@ -1,0 +1,111 @@
+"""The documents keep their word: links lead somewhere and command lines can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from arkdev.cli.main import build_app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("templates/*/*.md")])
+READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page: Path, *languages: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return [code for language, code in _BLOCK.findall(text) if language in languages]
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for block in blocks_of(page, "bash", "console", "sh"):
+            for line in block.splitlines():
+                command = line.removeprefix("$ ").strip()
+                if command.startswith("arkdev "):
+                    yield name_of(page), command
+
+
+COMMAND_LINES = sorted(set(command_lines()))
+
+
+@cache
+def root_command() -> Any:
+    return typer.main.get_command(build_app())
+
+
+def split(command: str) -> tuple[list[str], list[str]]:
+    """(words that name a command, its arguments) of one command line, without its comment."""
+    words = shlex.split(command, comments=True)[1:]
+    node, path = root_command(), []
+    while words and hasattr(node, "commands") and words[0] in node.commands:
+        node = node.commands[words[0]]
+        path.append(words.pop(0))
+    return path, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    links = [link for link in _LINK.findall(text) if not re.match(r"[a-z]+:|#", link)]
+    missing = [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
+    assert missing == []
+
+
+def test_every_page_of_docs_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = set(_LINK.findall(index))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages - linked == set()
+
+
+def test_command_lines_were_found() -> None:
+    assert {page for page, _ in COMMAND_LINES} >= {"README.md", "docs/commands.md"}
+
+
+@pytest.mark.parametrize(("page", "command"), COMMAND_LINES)
+def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
+    path, arguments = split(command)
+    assert path, f"{page}: no command of that name"
+    node = root_command()
+    for word in path:
+        node = node.commands[word]
+    known = {option for parameter in node.params for option in parameter.opts}
+    used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    assert used - known == set()
+    assert CliRunner().invoke(build_app(), [*path, "--help"]).exit_code == 0
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    english, chinese = (blocks_of(page, "bash", "python", "text") for page in READMES)
+    assert english == chinese
+
+
+@pytest.mark.parametrize("page", READMES, ids=name_of)
+def test_the_report_in_the_readme_is_a_real_one(page: Path) -> None:
+    assert "PASTE" not in page.read_text(encoding="utf-8")
+
+
+def test_readme_s_plugin_is_valid(tmp_path: Path) -> None:
+    (code,) = blocks_of(READMES[0], "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, str(tmp_path / "echo.py"), "exec"), names)
+    assert callable(names["echo"])
+
+
+def test_agents_md_fits_on_one_screen() -> None:
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 40
