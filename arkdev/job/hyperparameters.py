@@ -83,11 +83,11 @@ def _checked_count(number: int | float) -> int:
     return int(number)
 
 
-def suspicious_names(values: Mapping[str, object]) -> list[str]:
-    """Return a sentence for each unknown name that is close to a known one."""
+def suspicious_names(values: Mapping[str, object]) -> dict[str, str]:
+    """Return a sentence for each unknown name that is close to a known one, by name."""
     pairs = ((name, closest(name, KNOWN_NAMES)) for name in values if name not in KNOWN_NAMES)
-    return [
-        f"hyperparameters.{name} is not a name that arkdev knows; did you mean {match!r}?"
+    return {
+        name: f"hyperparameters.{name} is not a name that arkdev knows; did you mean {match!r}?"
         for name, match in pairs
         if match
-    ]
+    }

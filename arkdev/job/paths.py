@@ -25,4 +25,7 @@ def shown_path(path: Path) -> str:
 
 def readable(text: str) -> str:
     """Return text that came from the command line with its surrogate escapes made characters."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # surrogates that are no escapes of the command line
+        return text

@@ -30,7 +30,9 @@ def _environment(value: Any) -> Any:
     if not isinstance(value, dict):
         return {} if value is None else value
     problems = {
-        str(name): f"{'nothing' if item is None else type(item).__name__} given; write the value in quotes"
+        str(
+            name
+        ): f"{'nothing' if item is None else type(item).__name__} given; write the value in quotes"
         for name, item in value.items()
         if not isinstance(item, str)
     }

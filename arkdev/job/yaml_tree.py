@@ -17,8 +17,10 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from arkdev.job.hyperparameters import parse_number
 from arkdev.job.problems import Problem
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
+"""Keys and indexes from the top of a document to one value."""
 
+_STRING = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
 _STANDARD_TAG = "tag:yaml.org,2002:"
 
@@ -42,10 +44,10 @@ class YamlTree:
     """A document as plain dicts, lists and text, with the line (from 1) of each path in it."""
 
     value: Any = None
-    lines: dict[Path, int] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def line_of(self, path: Path) -> int:
+    def line_of(self, path: KeyPath) -> int:
         """Return the line of the longest part of `path` that the document has."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
@@ -54,7 +56,7 @@ class YamlTree:
 
 
 def parse_yaml(text: str, *, source: str) -> YamlTree:
-    """Parse one document; what is wrong with its form is in `problems`, `source` in their places."""
+    """Parse one document. What is wrong with its form is in `problems`, with places in `source`."""
     builder = _Builder(source)
     try:
         root = YAML(typ="safe", pure=True).compose(text)
@@ -87,7 +89,7 @@ class _Builder:
         where = f"{self.source}:{node.start_mark.line + 1}"
         self.tree.problems.append(Problem(where, message))
 
-    def build(self, node: Node, path: Path) -> Any:
+    def build(self, node: Node, path: KeyPath) -> Any:
         if id(node) in self._open:
             self._problem(node, "an alias contains itself")
             return None
@@ -104,11 +106,11 @@ class _Builder:
         finally:
             self._open.discard(id(node))
 
-    def _item(self, node: Node, path: Path) -> Any:
+    def _item(self, node: Node, path: KeyPath) -> Any:
         self.tree.lines[path] = node.start_mark.line + 1
         return self.build(node, path)
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         first_lines: dict[str, int] = {}
         for key_node, value_node in node.value:
@@ -119,8 +121,9 @@ class _Builder:
             line = key_node.start_mark.line + 1
             if key in values:
                 self._problem(
-                    key_node, f"key {key!r} is here again, first on line {first_lines[key]}"
-                    + ("; only one rollout is allowed" if key == "rollout" else "")
+                    key_node,
+                    f"key {key!r} is here again, first on line {first_lines[key]}"
+                    + ("; only one rollout is allowed" if key == "rollout" else ""),
                 )
                 continue
             first_lines[key] = line
@@ -133,5 +136,5 @@ def _scalar(node: ScalarNode) -> str | None:
     if node.tag == _NULL:
         return None
     text = str(node.value)
-    is_plain = node.style is None and node.tag != _STANDARD_TAG + "str" or node.style is None
+    is_plain = node.style is None and node.tag != _STRING
     return PlainScalar(text) if is_plain else text
