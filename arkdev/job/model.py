@@ -8,10 +8,10 @@ from typing import Any, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
-    ModelWrapValidatorHandler,
     ValidationError,
     model_validator,
 )
+from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from arkdev.job.hyperparameters import KNOWN_NAMES
@@ -48,7 +48,10 @@ class JobModel(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", hide_input_in_errors=True, revalidate_instances="always"
+        extra="forbid",
+        hide_input_in_errors=True,
+        protected_namespaces=(),  # fields such as model_reference, under pydantic before 2.10
+        revalidate_instances="always",
     )
 
     @model_validator(mode="wrap")
