@@ -51,6 +51,8 @@ def value_for(
 
     `root` is the document that ``$ref`` points into, `name` the property that the value is for.
     """
+    if depth > 2 * MAX_DEPTH:
+        return None  # a schema that requires itself has no valid value
     resolved = resolve(schema, root)
     if "const" in resolved:
         return resolved["const"]
@@ -192,8 +194,10 @@ def _string(schema: Schema, evidence: Evidence, *, root: Schema, name: str) -> s
             return cut
     pattern = str(schema.get("pattern") or "")
     fallback = example_of(pattern) if pattern else (evidence.text or name or "text")
-    while len(fallback) < schema.get("minLength", 0):
-        fallback += fallback[-1:] if pattern else f" {fallback or name or 'text'}"
+    missing = schema.get("minLength", 0) - len(fallback)
+    if missing > 0:
+        padding = fallback[-1:] if pattern else f" {fallback}"
+        fallback += (padding * missing)[:missing]
     return fallback[: schema.get("maxLength", len(fallback))]
 
 

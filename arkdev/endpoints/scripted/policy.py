@@ -29,7 +29,7 @@ from arkdev.endpoints.scripted.mistakes import (
     with_wrong_numbers,
     wrong_result,
 )
-from arkdev.endpoints.scripted.schema import resolve
+from arkdev.endpoints.scripted.schema import checked, resolve
 from arkdev.endpoints.scripted.tools import Call, Tool, ToolSet, read_tools
 
 DEFAULT_SKILL = 0.7
@@ -76,7 +76,9 @@ def seed_of_request(body: dict[str, Any]) -> int:
     """Return a seed for a request that has none: a hash of what the model sees of it."""
     seen = {key: body[key] for key in _SEED_KEYS if body.get(key) is not None}
     text = json.dumps(seen, ensure_ascii=False, sort_keys=True)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
 
 
 def canonical_messages(messages: list[dict[str, Any]]) -> str:
@@ -87,7 +89,8 @@ def canonical_messages(messages: list[dict[str, Any]]) -> str:
 
 def digest_of(messages_json: str, seed: int) -> str:
     """Return 16 hexadecimal digits that identify a conversation under a seed."""
-    return blake2b(f"{seed}\n{messages_json}".encode(), digest_size=8).hexdigest()
+    text = f"{seed}\n{messages_json}".encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8).hexdigest()
 
 
 def _is_call_due(body: dict[str, Any], conversation: Conversation, toolset: ToolSet | None) -> bool:
@@ -176,7 +179,7 @@ def sum_in(text: str) -> str | None:
 def _json_by_schema(
     json_schema: dict[str, Any], conversation: Conversation, *, random: Random, is_right: bool
 ) -> str:
-    root = json_schema.get("schema") or {}
+    root = checked(json_schema["schema"], where="response_format.json_schema.schema")
     number = None if conversation.results else sum_in(conversation.question)
     known = " ".join(result.text for result in conversation.results) or number
     text = f"{known} {conversation.question}" if known else conversation.question

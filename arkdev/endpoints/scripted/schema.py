@@ -20,7 +20,7 @@ MAX_REFERENCES = 16
 Schema = dict[str, Any]
 
 
-def resolve(schema: object, root: Schema) -> Schema:
+def resolve(schema: object, root: Schema, depth: int = 0) -> Schema:
     """Return `schema` with its ``$ref`` and ``allOf`` merged in; ``true`` is the empty schema."""
     resolved = dict(schema) if isinstance(schema, dict) else {}
     for _ in range(MAX_REFERENCES):
@@ -29,7 +29,8 @@ def resolve(schema: object, root: Schema) -> Schema:
             break
         resolved = merge(_look_up(reference, root), resolved)
     for part in resolved.pop("allOf", None) or []:
-        resolved = merge(resolved, resolve(part, root))
+        if depth < MAX_REFERENCES:
+            resolved = merge(resolved, resolve(part, root, depth + 1))
     return resolved
 
 
@@ -49,6 +50,39 @@ def _look_up(reference: object, root: Schema) -> Schema:
         key = step.replace("~1", "/").replace("~0", "~")
         found = found.get(key) if isinstance(found, dict) else None
     return dict(found) if isinstance(found, dict) else {}
+
+
+class SchemaError(ValueError):
+    """A schema that is not JSON Schema; the message says where and what."""
+
+
+def checked(schema: Any, *, where: str) -> Schema:
+    """Return `schema`, a document, when all the keywords that this module reads are well formed.
+
+    Raises `SchemaError`, as a server that compiles tool schemas answers 400.
+    """
+    pending = [(where, schema)]
+    while pending:
+        place, part = pending.pop()
+        if isinstance(part, bool):
+            continue
+        if not isinstance(part, dict):
+            raise SchemaError(f"{place}: {part!r} is not a JSON Schema")
+        for keyword, value in part.items():
+            is_valid, expected = _SHAPES.get(keyword, (None, ""))
+            if is_valid and not is_valid(value):
+                raise SchemaError(f"{place}: {keyword} is {value!r}, expected {expected}")
+            pending += _parts(f"{place}.{keyword}", keyword, value)
+    return schema if isinstance(schema, dict) else {}
+
+
+def _parts(place: str, keyword: str, value: Any) -> list[tuple[str, Any]]:
+    """The schemas inside a keyword."""
+    if keyword in ("properties", "patternProperties", "$defs", "definitions"):
+        return [(f"{place}.{name}", part) for name, part in value.items()]
+    if keyword in ("allOf", "anyOf", "oneOf", "prefixItems"):
+        return [(f"{place}[{index}]", part) for index, part in enumerate(value)]
+    return [(place, value)] if keyword in ("items", "additionalProperties", "not") else []
 
 
 def type_of(schema: Schema) -> str:
@@ -145,10 +179,30 @@ def _for(is_type: Callable[[Any], bool], check: Callable[[Any, Any], bool]) -> _
 
 _number, _string = _TYPES["number"], _TYPES["string"]
 _array, _object = _TYPES["array"], _TYPES["object"]
-_CHECKS: dict[str, _Check] = {
-    "type": lambda a, v, _s, _r: any(
-        _TYPES.get(t, lambda _: True)(v) for t in ([a] if isinstance(a, str) else a)
+_TYPE_NAMES = ", ".join(_TYPES)
+_OBJECT_SHAPE = (_object, "an object")
+_LIST_SHAPE = (lambda v: _array(v) and len(v) > 0, "a list that is not empty")
+_NUMBER_SHAPE = (_number, "a number")
+_COUNT_SHAPE = (lambda v: _TYPES["integer"](v) and v >= 0, "a whole number from 0")
+_SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "type": (
+        lambda v: all(isinstance(t, str) and t in _TYPES for t in (v if _array(v) else [v])),
+        f"one of {_TYPE_NAMES}",
     ),
+    "required": (lambda v: _array(v) and all(map(_string, v)), "a list of names"),
+    "pattern": (_string, "a string"),
+    "$ref": (_string, "a string"),
+    "multipleOf": (lambda v: _number(v) and v > 0, "a number above 0"),
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions"), _OBJECT_SHAPE),
+    **dict.fromkeys(("enum", "allOf", "anyOf", "oneOf", "prefixItems"), _LIST_SHAPE),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER_SHAPE),
+    **dict.fromkeys(
+        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+        _COUNT_SHAPE,
+    ),
+}
+_CHECKS: dict[str, _Check] = {
+    "type": lambda a, v, _s, _r: any(_TYPES[t](v) for t in ([a] if isinstance(a, str) else a)),
     "enum": lambda a, v, _s, _r: any(_same(v, member) for member in a),
     "const": lambda a, v, _s, _r: _same(v, a),
     "minimum": _for(_number, lambda a, v: v >= a),

@@ -14,7 +14,7 @@ from arkdev.endpoints.scripted.generation import (
     mentioned_members,
     wanted_properties,
 )
-from arkdev.endpoints.scripted.schema import Schema, resolve, type_of
+from arkdev.endpoints.scripted.schema import Schema, checked, fits, resolve, type_of
 from arkdev.endpoints.scripted.vocabulary import CJK, ENGLISH_FILLER, synonyms, topics
 
 MAX_PARALLEL_CALLS = 8
@@ -82,7 +82,9 @@ class Tool:
         together = evidence.names[0]
         if len(together) < 2 or not self._is_name(open_names[0], together[0], evidence):
             return []
-        return [{open_names[0]: value} for value in together[:MAX_PARALLEL_CALLS]]
+        part = properties[open_names[0]]
+        fitting = [value for value in together if fits(part, value, self.root)]
+        return [{open_names[0]: value} for value in fitting[:MAX_PARALLEL_CALLS]]
 
     def _is_name(self, name: str, first: str, evidence: Evidence) -> bool:
         """Whether the property would get a name from the text, not the whole text."""
@@ -92,7 +94,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class ToolSet:
-    """The tools of a request, in its order. `num_chars` measures their definitions."""
+    """The tools of a request, in its order, and their definitions as JSON text."""
 
     tools: tuple[Tool, ...]
     text: str
@@ -109,7 +111,7 @@ class ToolSet:
 
 
 def read_tools(tools: list[dict[str, Any]]) -> ToolSet:
-    """Read the request's tools; equal definitions are read once."""
+    """Read the request's tools; equal definitions are read once. Raises `SchemaError`."""
     return _read(json.dumps(tools, ensure_ascii=False))
 
 
@@ -121,7 +123,7 @@ def _read(text: str) -> ToolSet:
 def _tool(definition: dict[str, Any]) -> Tool:
     function = function_of(definition)
     name = str(function["name"])
-    root = function.get("parameters") or {}
+    root = checked(function.get("parameters") or {}, where=f"The parameters of tool `{name}`")
     schema = resolve(root, root)
     parts = [resolve(part, root) for part in (schema.get("properties") or {}).values()]
     about = f"{' '.join(_NAME_PARTS.findall(name))} {function.get('description') or ''}"
