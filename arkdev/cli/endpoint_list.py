@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,9 +29,10 @@ def list_command(
     A URL needs no definition: --endpoint URL --model M --api-key-env NAME.
     """
     from arkdev.endpoints.registry import list_endpoints, user_config_file
+    from arkdev.job.workspace import find_workspace
 
     specs = list_endpoints(
-        workspace_endpoints=_workspace_endpoints(Path.cwd()), user_config=user_config_file()
+        workspace_endpoints=find_workspace(Path.cwd()).endpoints, user_config=user_config_file()
     )
     rows = [_row(spec) for spec in specs]
     if as_json:
@@ -40,17 +40,6 @@ def list_command(
         typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
     else:
         _print_table(rows)
-
-
-def _workspace_endpoints(folder: Path) -> Mapping[str, Any]:
-    """The `[endpoints]` table of the workspace that `folder` is in; empty outside of one."""
-    from arkdev.endpoints.registry import read_endpoints
-
-    for candidate in (folder, *folder.parents):
-        path = candidate / "arkworkspace.toml"
-        if path.is_file():
-            return read_endpoints(path)
-    return {}
 
 
 def _row(spec: EndpointSpec) -> dict[str, Any]:

@@ -54,25 +54,6 @@ def user_keys_file() -> Path:
     return user_config_folder() / "keys.toml"
 
 
-def read_endpoints(path: Path) -> Mapping[str, Any]:
-    """Return the ``[endpoints]`` table of a TOML file, unchecked; empty when there is no file.
-
-    Raises `ConfigurationError` when the file cannot be read or is not TOML.
-    """
-    try:
-        with path.open("rb") as file:
-            endpoints = tomllib.load(file).get("endpoints", {})
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"the configuration cannot be read: {error}", where=str(path)
-        ) from error
-    if not isinstance(endpoints, dict):
-        raise ConfigurationError("[endpoints] is not a table", where=str(path))
-    return endpoints
-
-
 def resolve_endpoint(
     name_or_url: str | None,
     *,
@@ -112,7 +93,7 @@ def list_endpoints(
 ) -> list[EndpointSpec]:
     """Return every endpoint that has a name; a workspace's definition hides the user's."""
     specs = dict(_BUILT_IN)
-    user = {} if user_config is None else read_endpoints(user_config)
+    user = {} if user_config is None else _read_user_endpoints(user_config)
     for source, table in ((_WORKSPACE_FILE, workspace_endpoints), (str(user_config), user)):
         for name, definition in table.items():
             spec = _named(name, definition, source=source)
@@ -156,11 +137,14 @@ def open_endpoint(
 
 
 def _open_scripted(spec: EndpointSpec, *, skill: float | None, script: Path | None) -> Endpoint:
-    settings = {"skill": skill, "script": script, "model": spec.model}
+    settings: dict[str, Any] = {"model": spec.model}
+    if skill is not None:
+        settings["skill"] = skill
+    if script is not None:
+        reader: Any = import_module("arkdev.endpoints.scripted.script")
+        settings["script"] = reader.load_script(script)
     scripted: Any = import_module("arkdev.endpoints.scripted.endpoint")
-    endpoint: Endpoint = scripted.ScriptedEndpoint(
-        **{name: value for name, value in settings.items() if value is not None}
-    )
+    endpoint: Endpoint = scripted.ScriptedEndpoint(**settings)
     return endpoint
 
 
@@ -177,7 +161,7 @@ def _find(
         return _BUILT_IN[name]
     if name in workspace_endpoints:
         return _named(name, workspace_endpoints[name], source=_WORKSPACE_FILE)
-    user = {} if user_config is None else read_endpoints(user_config)
+    user = {} if user_config is None else _read_user_endpoints(user_config)
     if name in user:
         return _named(name, user[name], source=str(user_config))
     raise _unknown(name, known=[*_BUILT_IN, *workspace_endpoints, *user])
@@ -252,6 +236,20 @@ def _checked_fields(definition: object, *, where: str) -> dict[str, Any]:
             "base_url is missing", where=where, hint='base_url = "https://HOST/v1"'
         )
     return dict(definition)
+
+
+def _read_user_endpoints(path: Path) -> Mapping[str, Any]:
+    try:
+        endpoints = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("endpoints", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"the configuration cannot be read: {error}", where=str(path)
+        ) from error
+    if not isinstance(endpoints, dict):
+        raise ConfigurationError("[endpoints] is not a table", where=str(path))
+    return endpoints
 
 
 def _unknown(name: str, *, known: list[str]) -> ConfigurationError:

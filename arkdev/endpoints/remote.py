@@ -38,6 +38,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
 _DNS_CACHE_S = 300
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps would make one for each call
 _MASK = "[API key]"
 _REQUEST_ID_HEADERS = ("x-request-id", "x-client-request-id", "request-id")
 
@@ -117,7 +118,7 @@ class RemoteEndpoint:
         headers = self._headers
         if request.seed is not None:
             headers = {**headers, "x-arkdev-seed": str(request.seed)}
-        data = json.dumps(payload, separators=(",", ":")).encode("ascii")
+        data = _ENCODER.encode(payload).encode("ascii")
         transport = await self._transport()
         async with transport.slots:
             if transport.session.closed:

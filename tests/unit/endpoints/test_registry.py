@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from arkdev.endpoints.endpoint import ModelRequest
 from arkdev.endpoints.registry import (
     ARK,
     list_endpoints,
@@ -234,3 +235,17 @@ def test_a_key_that_no_header_can_carry_is_refused_without_repeating_it(monkeypa
 def test_scripted_settings_do_not_go_with_another_endpoint():
     with pytest.raises(UsageError, match="--skill"):
         open_(resolve("http://127.0.0.1:1/v1", model="m"), skill=0.5)
+
+
+async def test_the_scripted_model_opens_without_key_or_model():
+    endpoint = open_(resolve(), skill=1.0)
+    body = {"messages": [{"role": "user", "content": "What is 1 + 1?"}]}
+    answer = await endpoint.complete(ModelRequest(body=body, seed=1))
+    await endpoint.close()
+    assert endpoint.name == "scripted"
+    assert answer["choices"]
+
+
+async def test_the_scripted_model_reads_a_script_file(tmp_path):
+    with pytest.raises(ConfigurationError, match="none.yaml"):
+        open_(resolve(), script=tmp_path / "none.yaml")
