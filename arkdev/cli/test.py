@@ -10,8 +10,8 @@ import typer
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
-    from arkdev.flows.test_plan import TestPlan, TestRequest
-    from arkdev.flows.test_plugin import TestOutcome
+    from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest
+    from arkdev.flows.test_plugin import PluginTestOutcome
 
 app = typer.Typer(name="test", help="Test plugins on this machine.", no_args_is_help=True)
 
@@ -103,10 +103,10 @@ def plugin(
     ] = False,
 ) -> None:
     """Run a rollout and its graders on samples, as a training job would, and report."""
-    from arkdev.flows.test_plan import TestRequest
+    from arkdev.flows.test_plan import PluginTestRequest
 
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
-    request = TestRequest(
+    request = PluginTestRequest(
         start=Path.cwd(),
         job=job,
         rollout=rollout,
@@ -140,7 +140,7 @@ def _sample_text(sample: str | None) -> str | None:
     return text
 
 
-def _run(request: TestRequest, *, as_json: bool) -> int:
+def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
     from arkdev.cli.test_display import display_for
     from arkdev.flows.test_plan import plan_test
@@ -157,7 +157,7 @@ def _run(request: TestRequest, *, as_json: bool) -> int:
     return int(outcome.exit_code)
 
 
-def _print_json(plan: TestPlan, outcome: TestOutcome) -> None:
+def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
     import dataclasses
 
     from arkdev.cli.output import print_json

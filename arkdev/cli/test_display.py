@@ -18,8 +18,8 @@ from arkdev.cli.conversation import ConversationPrinter
 from arkdev.cli.output import console
 from arkdev.cli.report import render_summary
 from arkdev.cli.terminal import printable
-from arkdev.flows.test_plan import TestPlan
-from arkdev.flows.test_plugin import TestOutcome
+from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
@@ -28,7 +28,7 @@ _LINE_EVERY_S = 10.0
 _MAX_WARNINGS = 5
 
 
-def display_for(plan: TestPlan, *, as_json: bool) -> Display:
+def display_for(plan: PluginTestPlan, *, as_json: bool) -> Display:
     """Return the display that fits: turn by turn for one sample, progress for many."""
     if plan.line is not None and not as_json:
         return ConversationDisplay(plan)
@@ -38,7 +38,7 @@ def display_for(plan: TestPlan, *, as_json: bool) -> Display:
 class Display:
     """Progress on stderr (a bar on a terminal, a line now and then elsewhere), then the report."""
 
-    def __init__(self, plan: TestPlan) -> None:
+    def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
         self._err = _fixed(console(is_stderr=True), sys.stderr)
         self._out = _fixed(console(), sys.stdout)
@@ -85,7 +85,7 @@ class Display:
             self._say("a plugin blocks the event loop; ending without it")
             self._say_interrupted()
 
-    def on_start(self, plan: TestPlan, folder: Path) -> None:
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """Say what runs."""
         self.folder = folder
         self._say(_what_runs(plan))
@@ -109,7 +109,7 @@ class Display:
                 self._num_rewards += 1
         self._update()
 
-    def report(self, outcome: TestOutcome) -> None:
+    def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         if outcome.clients_built:
@@ -120,7 +120,7 @@ class Display:
                 soft_wrap=True,
             )
 
-    def _name(self, outcome: TestOutcome) -> str | None:
+    def _name(self, outcome: PluginTestOutcome) -> str | None:
         is_elsewhere = outcome.folder.parent != self._plan.workspace.root / "runs"
         return str(outcome.folder) if is_elsewhere else None
 
@@ -148,7 +148,7 @@ class Display:
 class ConversationDisplay(Display):
     """One sample: the conversation as it happens, then what each grader says."""
 
-    def __init__(self, plan: TestPlan) -> None:
+    def __init__(self, plan: PluginTestPlan) -> None:
         super().__init__(plan)
         self._printer = ConversationPrinter(self._out)
         self._lock = threading.Lock()
@@ -156,7 +156,7 @@ class ConversationDisplay(Display):
         self._num_shown = 0
         self._records: dict[str, FinishedRollout] = {}
 
-    def on_start(self, plan: TestPlan, folder: Path) -> None:
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """Say what runs; there is no bar."""
         self.folder = folder
         self._say(_what_runs(plan))
@@ -194,7 +194,7 @@ class ConversationDisplay(Display):
                 self._out.print(Text(f"trajectory {name}", style="bold"))
             self._printer.grades(record.graders, index=index, reward=reward)
 
-    def report(self, outcome: TestOutcome) -> None:
+    def report(self, outcome: PluginTestOutcome) -> None:
         """Say where the record is; the conversation was the report."""
         for warning in outcome.summary.warnings:
             self._say(f"warning: {warning.code}")
@@ -208,7 +208,7 @@ class ConversationDisplay(Display):
             )
 
 
-def _what_runs(plan: TestPlan) -> str:
+def _what_runs(plan: PluginTestPlan) -> str:
     samples = f"{plan.num_samples} sample{'s' if plan.num_samples != 1 else ''}"
     each = f" × {plan.num_generations}" if plan.num_generations > 1 else ""
     graders = " + ".join(

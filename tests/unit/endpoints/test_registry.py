@@ -247,5 +247,5 @@ async def test_the_scripted_model_opens_without_key_or_model():
 
 
 async def test_the_scripted_model_reads_a_script_file(tmp_path):
-    with pytest.raises(ConfigurationError, match="none.yaml"):
+    with pytest.raises(ConfigurationError, match=r"none\.yaml"):
         open_(resolve(), script=tmp_path / "none.yaml")
