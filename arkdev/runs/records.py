@@ -122,3 +122,25 @@ class GroupRecord:
     """Weighted sum over the graders, in the order of `trajectory_ids`; None is ungraded."""
     graders: tuple[GraderRecord, ...] = ()
     error: str | None = None
+    warnings: tuple[str, ...] = ()
+    """Codes counted in the report, as in a trajectory."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a run was: ``manifest.json``, written when it starts and when it ends."""
+
+    schema_version: int
+    run_id: str
+    kind: str
+    """``test``, later ``debug`` and ``train``."""
+    status: str
+    """``running`` until the run says how it ended."""
+    started_at: str
+    """UTC, ISO 8601 with microseconds, ending in Z."""
+    settings: dict[str, Any]
+    hashes: dict[str, str]
+    """SHA-256 by file name or by what was hashed: plugin code, data, configuration."""
+    versions: dict[str, str]
+    finished_at: str | None = None
+    summary: dict[str, Any] | None = None

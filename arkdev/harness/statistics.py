@@ -1,0 +1,369 @@
+"""The statistics of a run, computed record by record; memory grows by a few floats per rollout."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from arkdev.harness.distributions import (
+    CountDistribution,
+    LatencyDistribution,
+    RewardDistribution,
+    mean_of,
+)
+from arkdev.harness.occurrences import ErrorCounts, Examples
+from arkdev.harness.summary import (
+    EqualReward,
+    ExtremeReward,
+    GraderSummary,
+    GroupSummary,
+    MetricSummary,
+    PassAtK,
+    Summary,
+    ToolSummary,
+    WarningSummary,
+    ZeroVariance,
+)
+from arkdev.runs.records import (
+    GraderRecord,
+    GroupRecord,
+    TrajectoryRecord,
+    TurnRecord,
+    Verdict,
+)
+
+SEVERAL_TOOLS = "several tools"
+CONSTANT_REWARD_MIN = 8
+"""From so many equal rewards on (and no other) the report warns."""
+
+_MAX_EQUAL_VALUES = 5
+
+
+def pass_at_k(n: int, *, c: int, k: int) -> float:
+    """Unbiased probability that one of k rollouts succeeds, when c of n did: 1 - C(n-c, k)/C(n, k).
+
+    Chen et al., "Evaluating Large Language Models Trained on Code" (2021, arXiv:2107.03374).
+    Needs k <= n.
+
+    >>> pass_at_k(4, c=1, k=2)
+    0.5
+    """
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+class RunStatistics:
+    """Add a run's records, each trajectory before its group; ask for `summary` at any time.
+
+    `num_generations` is the number of rollouts per sample, `success_threshold` the weighted reward
+    from which on a rollout counts as a success in pass@k.
+    """
+
+    def __init__(self, num_generations: int, *, success_threshold: float = 1.0) -> None:
+        self._num_generations = num_generations
+        self._success_threshold = success_threshold
+        self._rollouts = _Rollouts()
+        self._groups = _Groups(num_generations, success_threshold)
+        self._graders: dict[str, _Grader] = {}
+        self._warnings: dict[str, Examples] = {}
+        self._errors = ErrorCounts()
+        self._unsuccessful: set[str] = set()
+
+    def add_trajectory(self, record: TrajectoryRecord) -> None:
+        """Count one finished rollout."""
+        if record.verdict is not Verdict.SUCCESS:
+            self._unsuccessful.add(record.trajectory_id)
+        self._rollouts.add(record)
+        self._warn(record.warnings, record.trajectory_id)
+        for number, attempt in enumerate(record.attempts, start=1):
+            if attempt.verdict is not Verdict.SUCCESS:
+                self._errors.add(
+                    "rollout",
+                    message=attempt.error or f"{attempt.verdict} without an error text",
+                    where=attempt.where,
+                    example=record.trajectory_id,
+                    is_final=number == len(record.attempts),
+                )
+
+    def add_group(self, record: GroupRecord) -> None:
+        """Count one group, graded or dropped."""
+        self._groups.add(record, unsuccessful=self._unsuccessful)
+        first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
+        self._warn(record.warnings, first)
+        members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
+        for grader in record.graders:
+            self._graders.setdefault(grader.name, _Grader(grader.name, grader.weight)).add(
+                grader, num_members=len(members)
+            )
+            if grader.verdict is not Verdict.SUCCESS:
+                message = grader.error or f"{grader.verdict} without an error text"
+                self._errors.add(
+                    f"grader {grader.name}", message=message, where=grader.where, example=first
+                )
+        is_explained = any(grader.verdict is not Verdict.SUCCESS for grader in record.graders)
+        is_explained = is_explained or len(members) < len(record.trajectory_ids)
+        if record.error and not is_explained:
+            self._errors.add("group", message=record.error, where=None, example=first)
+
+    def summary(self) -> Summary:
+        """Return the statistics of what was added so far."""
+        rollouts, groups = self._rollouts, self._groups
+        reward = groups.rewards.summary()
+        graders = tuple(grader.summary() for grader in self._graders.values())
+        num_failures = rollouts.verdicts[Verdict.FAILURE] + groups.verdicts[Verdict.FAILURE]
+        num_failures += sum(grader.verdicts.get(Verdict.FAILURE, 0) for grader in graders)
+        num_graded = reward.num_graded if reward else 0
+        num_successful = rollouts.verdicts[Verdict.SUCCESS]
+        warnings = [
+            WarningSummary(code, examples.count, tuple(examples.ids))
+            for code, examples in self._warnings.items()
+        ]
+        if reward and reward.min == reward.max and num_graded >= CONSTANT_REWARD_MIN:
+            warnings.append(WarningSummary("reward_constant", num_graded, ()))
+        return Summary(
+            num_rollouts=rollouts.verdicts.total(),
+            num_generations=self._num_generations,
+            success_threshold=self._success_threshold,
+            verdicts=_by_name(rollouts.verdicts),
+            attempts=_by_number(rollouts.attempts),
+            num_recovered=rollouts.num_recovered,
+            num_graded=num_graded,
+            num_ungraded=groups.num_ungraded,
+            num_dropped=groups.num_dropped,
+            num_pending=num_successful - num_graded - groups.num_ungraded - groups.num_dropped,
+            would_fail_job=num_failures > 0,
+            reward=reward,
+            lowest=groups.lowest,
+            highest=groups.highest,
+            graders=graders,
+            groups=groups.summary(),
+            rollout_latency=rollouts.latency.summary(),
+            model_call_latency=rollouts.call_latency.summary(),
+            tools=rollouts.tools(),
+            turns=rollouts.turns.summary(),
+            prompt_tokens=rollouts.prompt_tokens.summary(),
+            completion_tokens=rollouts.completion_tokens.summary(),
+            longest_context=rollouts.contexts.summary(),
+            finish_reasons=dict(rollouts.finish_reasons.most_common()),
+            num_model_calls=rollouts.num_calls,
+            num_model_call_retries=rollouts.num_call_retries,
+            warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
+            errors=self._errors.summary(),
+            first_failure=rollouts.first_failure,
+        )
+
+    def _warn(self, codes: Iterable[str], example: str) -> None:
+        for code in sorted(set(codes)):
+            self._warnings.setdefault(code, Examples()).add(example)
+
+
+class _Rollouts:
+    """Everything that trajectories say without their rewards."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[Verdict] = Counter()
+        self.attempts: Counter[int] = Counter()
+        self.num_recovered = 0
+        self.first_failure: str | None = None
+        self.latency = LatencyDistribution()
+        self.call_latency = LatencyDistribution()
+        self.tool_latency: dict[str, LatencyDistribution] = {}
+        self.tool_calls: Counter[str] = Counter()
+        self.turns = CountDistribution()
+        self.prompt_tokens = CountDistribution()
+        self.completion_tokens = CountDistribution()
+        self.contexts = CountDistribution()
+        self.finish_reasons: Counter[str] = Counter()
+        self.num_calls = 0
+        self.num_call_retries = 0
+
+    def add(self, record: TrajectoryRecord) -> None:
+        is_success = record.verdict is Verdict.SUCCESS
+        self.verdicts[record.verdict] += 1
+        self.attempts[len(record.attempts)] += 1
+        self.num_recovered += is_success and len(record.attempts) > 1
+        self.latency.add(record.duration_s)
+        for turn in record.turns:
+            self._add_turn(turn)
+        if is_success:
+            self._add_counts(record)
+        elif self.first_failure is None:
+            self.first_failure = record.trajectory_id
+
+    def _add_turn(self, turn: TurnRecord) -> None:
+        self.num_calls += 1
+        self.num_call_retries += turn.num_retries
+        self.call_latency.add(turn.duration_s)
+        self.tool_calls.update(turn.tool_calls)
+        if turn.tool_calls and turn.tool_duration_s is not None:
+            name = turn.tool_calls[0] if len(turn.tool_calls) == 1 else SEVERAL_TOOLS
+            self.tool_latency.setdefault(name, LatencyDistribution()).add(turn.tool_duration_s)
+
+    def _add_counts(self, record: TrajectoryRecord) -> None:
+        self.turns.add(len(record.turns))
+        self.finish_reasons[record.finish_reason or "unknown"] += 1
+        turns = record.turns
+        if turns:
+            self.prompt_tokens.add(_total(turn.prompt_tokens for turn in turns))
+            self.completion_tokens.add(_total(turn.completion_tokens for turn in turns))
+            contexts = [_total((turn.prompt_tokens, turn.completion_tokens)) for turn in turns]
+            known = [context for context in contexts if context is not None]
+            self.contexts.add(max(known) if len(known) == len(contexts) else None)
+        else:
+            usage = record.usage or {}
+            self.prompt_tokens.add(usage.get("prompt_tokens"))
+            self.completion_tokens.add(usage.get("completion_tokens"))
+
+    def tools(self) -> tuple[ToolSummary, ...]:
+        several = self.tool_latency.get(SEVERAL_TOOLS)
+        rows = [
+            ToolSummary(name, count, latency.summary() if latency else None)
+            for name, count in self.tool_calls.most_common()
+            for latency in [self.tool_latency.get(name)]
+        ]
+        if several:
+            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary()))
+        return tuple(rows)
+
+
+class _Groups:
+    """Weighted rewards and what groups say."""
+
+    def __init__(self, num_generations: int, success_threshold: float) -> None:
+        self._num_generations = num_generations
+        self._success_threshold = success_threshold
+        self.rewards = RewardDistribution()
+        self.verdicts: Counter[Verdict] = Counter()
+        self.num_ungraded = 0
+        self.num_dropped = 0
+        self.lowest: ExtremeReward | None = None
+        self.highest: ExtremeReward | None = None
+        self._num_eligible = 0
+        self._equal_values: Counter[float] = Counter()
+        self._num_incomplete = 0
+        self._successes: Counter[tuple[int, int]] = Counter()
+        """Groups by (number of members, number of successes)."""
+
+    def add(self, record: GroupRecord, *, unsuccessful: set[str]) -> None:
+        self.verdicts[record.verdict] += 1
+        missing = len(record.trajectory_ids) - len(record.rewards)
+        rewards = (*record.rewards, *([None] * missing))
+        is_dropped = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
+        num_ungraded = 0
+        for trajectory_id, reward in zip(record.trajectory_ids, rewards, strict=False):
+            if reward is not None:
+                self._note_extremes(trajectory_id, reward)
+            elif trajectory_id not in unsuccessful:
+                num_ungraded += not is_dropped
+                self.num_dropped += is_dropped
+        graded = [reward for reward in rewards if reward is not None]
+        self.num_ungraded += num_ungraded
+        self.rewards.add_group(graded, num_ungraded=num_ungraded)
+        if len(graded) >= 2:
+            self._num_eligible += 1
+            if min(graded) == max(graded):
+                self._equal_values[graded[0]] += 1
+        if len(graded) < max(len(rewards), self._num_generations):
+            self._num_incomplete += 1
+        else:
+            num_successes = sum(reward >= self._success_threshold for reward in graded)
+            self._successes[len(graded), num_successes] += 1
+
+    def _note_extremes(self, trajectory_id: str, reward: float) -> None:
+        if self.lowest is None or reward < self.lowest.reward:
+            self.lowest = ExtremeReward(trajectory_id, reward)
+        if self.highest is None or reward > self.highest.reward:
+            self.highest = ExtremeReward(trajectory_id, reward)
+
+    def summary(self) -> GroupSummary | None:
+        if not self.verdicts:
+            return None
+        return GroupSummary(
+            count=self.verdicts.total(),
+            verdicts=_by_name(self.verdicts),
+            zero_variance=self._zero_variance(),
+            pass_at_k=tuple(self._pass_at_k()),
+            num_incomplete=self._num_incomplete,
+        )
+
+    def _zero_variance(self) -> ZeroVariance | None:
+        if not self._num_eligible:
+            return None
+        num_equal = self._equal_values.total()
+        return ZeroVariance(
+            num_groups=num_equal,
+            num_eligible=self._num_eligible,
+            share=num_equal / self._num_eligible,
+            values=tuple(
+                EqualReward(value, count)
+                for value, count in self._equal_values.most_common(_MAX_EQUAL_VALUES)
+            ),
+        )
+
+    def _pass_at_k(self) -> Iterable[PassAtK]:
+        if self._num_generations < 2 or not self._successes:
+            return
+        num_groups = self._successes.total()
+        k = 1
+        while k <= self._num_generations:
+            estimates = (
+                pass_at_k(n, c=c, k=k) * count for (n, c), count in self._successes.items()
+            )
+            yield PassAtK(k, math.fsum(estimates) / num_groups, num_groups)
+            k *= 2
+
+
+class _Grader:
+    """One grader over all groups."""
+
+    def __init__(self, name: str, weight: float) -> None:
+        self._name = name
+        self._weight = weight
+        self._rewards = RewardDistribution()
+        self._verdicts: Counter[Verdict] = Counter()
+        self._attempts: Counter[int] = Counter()
+        self._metrics: dict[str, list[float]] = {}
+        self._latency = LatencyDistribution()
+
+    def add(self, record: GraderRecord, *, num_members: int) -> None:
+        self._verdicts[record.verdict] += 1
+        self._attempts[record.attempts] += 1
+        self._latency.add(record.duration_s)
+        graded = [reward for reward in record.rewards if reward is not None]
+        gave_up = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
+        num_ungraded = 0 if gave_up else max(0, num_members - len(graded))
+        self._rewards.add_group(graded, num_ungraded=num_ungraded)
+        for key, value in record.metrics.items():
+            self._metrics.setdefault(key, []).append(value)
+
+    def summary(self) -> GraderSummary:
+        return GraderSummary(
+            name=self._name,
+            weight=self._weight,
+            reward=self._rewards.summary(),
+            verdicts=_by_name(self._verdicts),
+            attempts=_by_number(self._attempts),
+            metrics={
+                key: MetricSummary(len(values), min(values), mean_of(values), max(values))
+                for key, values in self._metrics.items()
+            },
+            latency=self._latency.summary(),
+        )
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Sum, or None when there is an unknown among them."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _by_name(counts: Counter[Verdict]) -> dict[str, int]:
+    return {verdict.value: counts[verdict] for verdict in Verdict if counts[verdict]}
+
+
+def _by_number(counts: Counter[int]) -> dict[str, int]:
+    return {str(number): counts[number] for number in sorted(counts)}

@@ -1,0 +1,86 @@
+"""Warning codes: what each means and what to do about it. One table for report and documents.
+
+Whoever adds a warning to a record adds its code here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WarningText:
+    """`meaning` says what happened, `advice` what to do."""
+
+    meaning: str
+    advice: str
+
+
+WARNINGS: dict[str, WarningText] = {
+    "client_built_per_rollout": WarningText(
+        "the rollout built a model client of its own, which costs 50 to 90 ms of CPU each time",
+        "take proxy.rollout_client() or proxy.async_rollout_client(), which share one transport",
+    ),
+    "tool_calls_with_finish_stop": WarningText(
+        "the model's answer carried tool calls, but its finish_reason was stop",
+        "decide by message.tool_calls, not by finish_reason",
+    ),
+    "finish_tool_calls_without_calls": WarningText(
+        "the answer's finish_reason was tool_calls, but it carried none",
+        "decide by message.tool_calls, not by finish_reason; end the loop when there are none",
+    ),
+    "invalid_tool_arguments": WarningText(
+        "the model wrote tool arguments that are not a JSON object",
+        "catch the error and tell the model in the tool's result, so that it can correct itself",
+    ),
+    "double_encoded_arguments": WarningText(
+        "tool arguments were a JSON string that holds JSON",
+        "decode once more in the tool, or let the reward punish it",
+    ),
+    "raw_call_not_processed": WarningText(
+        "a raw client's answer was never handed to proxy.process_completion()",
+        "call it after every answer, or use a wrapped client",
+    ),
+    "raw_sampling_parameter": WarningText(
+        "a raw client's request set a sampling parameter itself; training takes it from the sample",
+        "leave it out, or pass proxy.get_extra_body()",
+    ),
+    "text_replaced": WarningText(
+        "text held half a character (a lone surrogate), written as U+FFFD",
+        "look at how the rollout cuts or joins strings",
+    ),
+    "not_json": WarningText(
+        "a value that JSON cannot hold was written as its repr",
+        "put only numbers, strings, lists and dicts with string keys into extra and config",
+    ),
+    "usage_unknown": WarningText(
+        "the endpoint did not say how many tokens an answer took",
+        "these are left out of all token averages; ask the endpoint for usage if they matter",
+    ),
+    "evidence_incomplete": WarningText(
+        "token ids or logprobs are missing for a part of the trajectory",
+        "fine for a test; training needs an endpoint that returns them for every answer",
+    ),
+    "history_rewritten": WarningText(
+        "the rollout changed earlier messages, so that only the common beginning keeps its tokens",
+        "only append messages if every turn shall be trained on",
+    ),
+    "no_model_call": WarningText(
+        "the rollout ended without a single model call: there is nothing to train on",
+        "check for an early return, or return DISCARD for such samples",
+    ),
+    "reward_constant": WarningText(
+        "every rollout got the same reward: there is no training signal",
+        "check that the grader reads the answer, or take samples of other difficulty",
+    ),
+    "exception_swallowed": WarningText(
+        "a model call failed and the rollout went on as if it had not",
+        "let the error rise, or return RETRY, so that the sample is tried again",
+    ),
+}
+
+
+def describe_warning(code: str) -> WarningText:
+    """Return the text of `code`; a code that this version does not know describes itself."""
+    unknown = WarningText(code.replace("_", " "), "this version of arkdev has no advice on it")
+    return WARNINGS.get(code, unknown)

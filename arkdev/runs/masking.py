@@ -1,0 +1,55 @@
+"""Keep secrets out of run folders: settings masked by their keys, any text by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+MASK = "***"
+MIN_SECRET_LENGTH = 6
+"""Shorter literals would also hit ordinary words."""
+
+_SECRET_KEY = re.compile(
+    r"(^|_)(api_?key|key|access_?key(_?id)?|token|secret|password|passwd|passphrase"
+    r"|credentials?|authorization|auth|cookie)$"
+)
+_CAMEL_EDGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def has_secret_name(key: str) -> bool:
+    """Whether a setting called `key` holds a secret (`api_key`, not `api_key_env` or `max_tokens`).
+
+    >>> [has_secret_name(key) for key in ("ARK_API_KEY", "accessKey", "max_new_tokens")]
+    [True, True, False]
+    """
+    snake = _CAMEL_EDGE.sub("_", key).replace("-", "_").lower()
+    return _SECRET_KEY.search(snake) is not None
+
+
+def masked_settings(value: Any) -> Any:
+    """Copy `value` with secrets masked: under telling keys, and passwords inside URLs.
+
+    An unset secret (None, empty) stays as it is: that it was unset is worth knowing.
+    """
+    if isinstance(value, dict):
+        return {
+            key: MASK if item and has_secret_name(str(key)) else masked_settings(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [masked_settings(item) for item in value]
+    return _URL_PASSWORD.sub(MASK, value) if isinstance(value, str) else value
+
+
+def usable_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return the literals that are long enough to be masked in text, the longest first."""
+    return tuple(sorted({s for s in secrets if len(s) >= MIN_SECRET_LENGTH}, key=len, reverse=True))
+
+
+def masked_text(text: str, *, secrets: tuple[str, ...]) -> str:
+    """Replace each of `secrets` in `text` by `MASK`."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text

@@ -1,0 +1,270 @@
+"""The only reader of run folders (docs/runs.md has the format)."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from arkdev.errors import RunError
+from arkdev.runs.records import (
+    SCHEMA_VERSION,
+    Attempt,
+    GraderRecord,
+    GroupRecord,
+    Manifest,
+    TokenRecord,
+    TrajectoryRecord,
+    TurnRecord,
+    Verdict,
+)
+from arkdev.runs.writer import EVENTS, GROUPS, MANIFEST, RUNNING, TOKENS, TRAJECTORIES
+
+KILLED = "killed"
+"""The status shown for a run that never finished and whose process is gone."""
+UNREADABLE = "unreadable"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TornLine:
+    """A line that is not whole: the process was killed, or the disk was full, while writing it."""
+
+    file: str
+    line: int
+    """Counted from 1."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of a list. `problem` says why a folder cannot be read (status ``unreadable``)."""
+
+    folder: Path
+    run_id: str
+    kind: str
+    status: str
+    started_at: str
+    finished_at: str | None = None
+    summary: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+class RunReader:
+    """Reads one run folder, also while it is being written. Iterators hold one line at a time.
+
+    `torn` lists the lines that had to be skipped by the iterators used so far.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `RunError` when there is no manifest or its schema version is unknown."""
+        self.folder = folder
+        self.manifest = _manifest(folder)
+        self.torn: list[TornLine] = []
+
+    @property
+    def status(self) -> str:
+        """The manifest's status, or ``killed`` when its process ended without a word."""
+        is_dead = self.manifest.status == RUNNING and not _is_held(self.folder)
+        return KILLED if is_dead else self.manifest.status
+
+    def trajectories(self) -> Iterator[TrajectoryRecord]:
+        """Yield the finished rollouts in the order in which they finished."""
+        return (
+            self._record(TrajectoryRecord, *line, TRAJECTORIES)
+            for line in self._lines(TRAJECTORIES)
+        )
+
+    def groups(self) -> Iterator[GroupRecord]:
+        """Yield the graded groups in the order in which they were graded."""
+        return (self._record(GroupRecord, *line, GROUPS) for line in self._lines(GROUPS))
+
+    def tokens(self) -> Iterator[TokenRecord]:
+        """Yield the token evidence; nothing when the endpoint gave none."""
+        return (self._record(TokenRecord, *line, TOKENS) for line in self._lines(TOKENS))
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the events in order."""
+        return (document for _, document in self._lines(EVENTS))
+
+    def trajectory(self, trajectory_id: str) -> TrajectoryRecord:
+        """Find one rollout. Raises `RunError`, naming ids of its sample, when there is none."""
+        marker = json.dumps(trajectory_id, ensure_ascii=False).encode()
+        for number, document in self._lines(TRAJECTORIES, marker=marker):
+            if document.get("trajectory_id") == trajectory_id:
+                return self._record(TrajectoryRecord, number, document, TRAJECTORIES)
+        raise RunError(
+            f"run {self.manifest.run_id} has no trajectory {trajectory_id!r}",
+            hint=f"it has {_ids_near(trajectory_id, self.trajectories())}",
+        )
+
+    def _lines(self, name: str, *, marker: bytes = b"") -> Iterator[tuple[int, dict[str, Any]]]:
+        try:
+            file = (self.folder / name).open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            for number, line in enumerate(file, start=1):
+                if marker not in line:
+                    continue
+                try:
+                    document = json.loads(line)
+                except ValueError:
+                    document = None
+                if isinstance(document, dict):
+                    yield number, document
+                elif line.strip():
+                    self._note_torn(TornLine(name, number))
+
+    def _note_torn(self, torn: TornLine) -> None:
+        if torn not in self.torn:
+            self.torn.append(torn)
+
+    def _record(self, kind: type[T], number: int, document: dict[str, Any], name: str) -> T:
+        try:
+            return cast("T", _built(kind, document))
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise RunError(
+                f"not a {kind.__name__} of schema version {SCHEMA_VERSION}: {error}",
+                where=f"{self.folder / name}:{number}",
+                hint="the line was changed by something other than arkdev",
+            ) from error
+
+
+_NESTED: dict[tuple[type, str], type] = {
+    (TrajectoryRecord, "attempts"): Attempt,
+    (TrajectoryRecord, "turns"): TurnRecord,
+    (GroupRecord, "graders"): GraderRecord,
+}
+
+
+def _built(kind: type, document: dict[str, Any]) -> Any:
+    """Rebuild a record: lists become tuples, words verdicts; fields unknown here are left out."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name not in document:
+            continue
+        value = document[field.name]
+        nested = _NESTED.get((kind, field.name))
+        if nested is not None:
+            value = tuple(_built(nested, item) for item in value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        elif field.name == "verdict":
+            value = Verdict(value)
+        values[field.name] = value
+    return kind(**values)
+
+
+def _manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(
+            "not a run folder: it has no manifest.json",
+            where=str(folder),
+            hint="`arkdev runs` lists the runs",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot be read: {error}", where=str(path)) from error
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if version != SCHEMA_VERSION:
+        raise RunError(
+            f"run folder of schema version {version!r}; this arkdev reads version {SCHEMA_VERSION}",
+            where=str(path),
+            hint="read it with the version of arkdev that wrote it (under `versions` in the file)",
+        )
+    try:
+        return cast("Manifest", _built(Manifest, document))
+    except TypeError as error:
+        raise RunError(f"incomplete: {error}", where=str(path)) from error
+
+
+def _is_held(folder: Path) -> bool:
+    """Whether a writer has the folder open. Readers share the lock among themselves."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True  # also where there are no locks: believe the manifest
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _ids_near(trajectory_id: str, records: Iterator[TrajectoryRecord]) -> str:
+    sample = trajectory_id.partition(".")[0]
+    shown: list[str] = []
+    num_all = 0
+    for record in records:
+        num_all += 1
+        if str(record.sample_index) == sample or len(shown) < 8:
+            shown.append(record.trajectory_id)
+    of_sample = [name for name in shown if name.partition(".")[0] == sample]
+    names = ", ".join((of_sample or shown)[:8])
+    return f"{num_all} trajectories, among them {names}" if num_all else "no trajectories"
+
+
+def list_runs(root: Path) -> list[RunSummary]:
+    """List the runs in `root`, the newest first; an unreadable one is listed with its problem."""
+    if not root.is_dir():
+        return []
+    found = [_summary(folder) for folder in root.iterdir() if (folder / MANIFEST).is_file()]
+    return sorted(found, key=lambda run: (run.started_at, run.run_id), reverse=True)
+
+
+def _summary(folder: Path) -> RunSummary:
+    try:
+        reader = RunReader(folder)
+    except RunError as error:
+        return RunSummary(folder, folder.name, "", UNREADABLE, "", problem=str(error))
+    manifest = reader.manifest
+    return RunSummary(
+        folder=folder,
+        run_id=manifest.run_id,
+        kind=manifest.kind,
+        status=reader.status,
+        started_at=manifest.started_at,
+        finished_at=manifest.finished_at,
+        summary=manifest.summary,
+    )
+
+
+def find_run(root: Path, name: str) -> Path:
+    """Find a run's folder by its id, a unique beginning or end of it, its path or ``latest``.
+
+    Raises `RunError`, which lists what there is.
+    """
+    runs = list_runs(root)
+    if name == "latest":
+        readable = [run for run in runs if run.status != UNREADABLE]
+        if readable:
+            return readable[0].folder
+    else:
+        for matches in (
+            [run.folder for run in runs if run.run_id == name],
+            [run.folder for run in runs if run.run_id.startswith(name)],
+            [run.folder for run in runs if run.run_id.endswith(name)],
+        ):
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                listed = ", ".join(folder.name for folder in matches[:8])
+                raise RunError(f"{name!r} may be any of {len(matches)} runs", hint=listed)
+        if (Path(name) / MANIFEST).is_file():
+            return Path(name)
+    raise RunError(
+        f"no run {name!r} in {root}" if runs else f"there are no runs in {root}",
+        hint=f"there are {', '.join(run.run_id for run in runs[:8])}"
+        if runs
+        else "`arkdev test plugin` makes one",
+    )

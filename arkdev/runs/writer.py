@@ -1,0 +1,184 @@
+"""The only writer of run folders (docs/runs.md has the format)."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets as random_names
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from arkdev.errors import WorkspaceError
+from arkdev.runs.lines import LineFile, cleaned, encoded, utf8_text
+from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
+from arkdev.runs.records import (
+    SCHEMA_VERSION,
+    GroupRecord,
+    Manifest,
+    TokenRecord,
+    TrajectoryRecord,
+)
+
+MANIFEST = "manifest.json"
+TRAJECTORIES = "trajectories.jsonl"
+GROUPS = "groups.jsonl"
+TOKENS = "tokens.jsonl"
+EVENTS = "events.jsonl"
+METRICS = "metrics.jsonl"
+PLUGIN_LOG = "logs/plugin.log"
+
+RUNNING = "running"
+
+_CREATE_TRIES = 20
+
+
+class RunWriter:
+    """Writes one run. Every method may be called from any thread.
+
+    A record is on its way to the disk when its method returns: killing the process loses none.
+    The open folder is locked (``flock``), which tells a reader that the run is alive.
+    """
+
+    def __init__(self, folder: Path, *, manifest: Manifest, secrets: Iterable[str] = ()) -> None:
+        """Write into `folder`, which exists and is the caller's alone; see `create`."""
+        self.folder = folder
+        self.manifest = manifest
+        self._secrets = usable_secrets(secrets)
+        (folder / "logs").mkdir()
+        names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
+        self._files = {name: LineFile(folder / name) for name in names}
+        self._lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # a reader holds it for an instant only
+        self._write_manifest()
+
+    @classmethod
+    def create(  # noqa: PLR0913 (each is a part of the manifest that only the caller knows)
+        cls,
+        root: Path,
+        *,
+        kind: str,
+        settings: dict[str, Any],
+        hashes: dict[str, str],
+        versions: dict[str, str],
+        folder: Path | None = None,
+        secrets: Iterable[str] = (),
+    ) -> RunWriter:
+        """Make ``<root>/<UTC time>-<kind>-<4 hex>``, or `folder`, and begin a run in it.
+
+        `settings` under keys that look like secrets are masked, and each literal of `secrets` (6
+        characters or more) is masked wherever it appears in the run. Raises `WorkspaceError` when
+        `folder` exists and is not empty, or when a folder cannot be made.
+        """
+        started = datetime.now(UTC)
+        try:
+            made = _make_new(root, kind, started) if folder is None else _claim(folder)
+        except OSError as error:
+            raise WorkspaceError(
+                f"cannot make a run folder: {error.strerror}",
+                where=str(error.filename or folder or root),
+                hint="choose a folder that you may write to with --out",
+            ) from error
+        manifest = Manifest(
+            schema_version=SCHEMA_VERSION,
+            run_id=made.name,
+            kind=kind,
+            status=RUNNING,
+            started_at=_iso(started),
+            settings=masked_settings(settings),
+            hashes=hashes,
+            versions=versions,
+        )
+        return cls(made, manifest=manifest, secrets=secrets)
+
+    @property
+    def run_id(self) -> str:
+        """The folder's name."""
+        return self.manifest.run_id
+
+    def trajectory(self, record: TrajectoryRecord) -> None:
+        """Append to ``trajectories.jsonl``."""
+        self._append(TRAJECTORIES, record)
+
+    def tokens(self, record: TokenRecord) -> None:
+        """Append to ``tokens.jsonl``."""
+        self._append(TOKENS, record)
+
+    def group(self, record: GroupRecord) -> None:
+        """Append to ``groups.jsonl``."""
+        self._append(GROUPS, record)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""
+        self._append(EVENTS, {"at": _iso(datetime.now(UTC)), "kind": kind, **fields})
+
+    def metrics(self, values: Mapping[str, Any]) -> None:
+        """Append one line of metrics, finite numbers by name, to ``metrics.jsonl``."""
+        self._append(METRICS, {"at": _iso(datetime.now(UTC)), **values})
+
+    def log_line(self, text: str) -> None:
+        """Append `text`, which may have several lines, to ``logs/plugin.log``."""
+        text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
+        self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+
+    def finish(self, status: str, summary: Mapping[str, Any]) -> None:
+        """Write how the run ended and close its files. What arrives later is still appended."""
+        self.manifest = replace(
+            self.manifest,
+            status=status,
+            finished_at=_iso(datetime.now(UTC)),
+            summary=dict(summary),
+        )
+        self._write_manifest()
+        for file in self._files.values():
+            file.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _append(self, name: str, record: object) -> None:
+        self._files[name].append(encoded(record, secrets=self._secrets))
+
+    def _write_manifest(self) -> None:
+        document = cleaned(self.manifest, secrets=self._secrets)
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+        temporary = self.folder / f"{MANIFEST}.tmp"
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / MANIFEST)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _make_new(root: Path, kind: str, started: datetime) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for _ in range(_CREATE_TRIES):
+        name = f"{started:%Y%m%dT%H%M%SZ}-{kind}-{random_names.token_hex(2)}"
+        with suppress(FileExistsError):
+            (root / name).mkdir()
+            return root / name
+    raise WorkspaceError(f"no free run name in {root}", hint="try again in a second")
+
+
+def _claim(folder: Path) -> Path:
+    """Take `folder` for one run. Creating its manifest first decides between two processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    is_empty = next(folder.iterdir(), None) is None
+    try:
+        if is_empty:
+            os.close(os.open(folder / MANIFEST, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            return folder.absolute()
+    except FileExistsError:
+        pass
+    raise WorkspaceError(
+        "the run folder is not empty", where=str(folder), hint="name a new folder with --out"
+    )
