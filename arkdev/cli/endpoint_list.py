@@ -1,0 +1,86 @@
+"""`arkdev endpoint list`: every endpoint that has a name, and whether its key is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from arkdev.endpoints.spec import EndpointSpec
+
+SCHEMA_VERSION = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add `list` to `app`, the group `endpoint`."""
+    app.command("list")(list_command)
+
+
+def list_command(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output.")
+    ] = False,
+) -> None:
+    """List the endpoints that --endpoint takes by name, and where each is defined.
+
+    A URL needs no definition: --endpoint URL --model M --api-key-env NAME.
+    """
+    from arkdev.endpoints.registry import list_endpoints, user_config_file
+    from arkdev.job.workspace import find_workspace
+
+    specs = list_endpoints(
+        workspace_endpoints=find_workspace(Path.cwd()).endpoints, user_config=user_config_file()
+    )
+    rows = [_row(spec) for spec in specs]
+    if as_json:
+        document = {"schema_version": SCHEMA_VERSION, "endpoints": rows}
+        typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        _print_table(rows)
+
+
+def _row(spec: EndpointSpec) -> dict[str, Any]:
+    from arkdev.endpoints.keys import find_api_key
+    from arkdev.endpoints.registry import user_keys_file
+
+    variable = spec.api_key_env
+    return {
+        "name": spec.name,
+        "url": spec.base_url,
+        "model": spec.model,
+        "family": spec.family,
+        "api_key_env": variable,
+        "is_key_set": None
+        if variable is None
+        else find_api_key(variable, keys_file=user_keys_file()) is not None,
+        "source": spec.source,
+    }
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("name", "url", "model", "key", "defined in"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        cells = (
+            row["name"],
+            row["url"] or "in this process",
+            row["model"] or "--model M",
+            _key_cell(row),
+            row["source"],
+        )
+        table.add_row(*(Text(cell) for cell in cells))
+    Console().print(table)
+
+
+def _key_cell(row: dict[str, Any]) -> str:
+    if row["api_key_env"] is None:
+        return "none"
+    return f"{row['api_key_env']} ({'set' if row['is_key_set'] else 'not set'})"

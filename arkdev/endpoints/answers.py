@@ -1,0 +1,82 @@
+"""Tell a model's answer from an error, also from one that hides in a 200 (field case 2.5).
+
+Every endpoint passes what it received through `check_answer`, so that a rate limit looks the same
+whether a remote server, the scripted server or the in-process scripted model sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arkdev.errors import EndpointResponseError
+
+MAX_TEXT_CHARS = 200
+"""How much of a body that is not JSON an error keeps."""
+
+_TRANSIENT_STATUSES = frozenset({408, 409, 429})
+
+_HINTS = {
+    401: "The API key is missing or wrong; check the environment variable that holds it.",
+    403: "The key may not use this model or endpoint; check its permissions and balance.",
+    404: "No such model or URL; check --model and --endpoint.",
+    429: "The endpoint is limiting requests; lower --concurrency or try again later.",
+}
+
+
+def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return `body` when it is a Chat Completions answer with at least one choice.
+
+    `body` is the decoded JSON, or a str with the raw text when the body was not JSON. Raises
+    `EndpointResponseError`, whose message holds the status, the server's code and its message, for
+    a status outside 200..299, for an ``error`` in the body, for ``choices`` that are missing, null
+    or empty, and for anything that is not a Chat Completions object. It is transient for 408, 409,
+    429, 5xx and for every error inside a success answer.
+    """
+    is_success = 200 <= status < 300
+    if is_success and isinstance(body, dict) and not body.get("error") and _has_choices(body):
+        return body
+    kept = body[:MAX_TEXT_CHARS] if isinstance(body, str) else body
+    raise EndpointResponseError(
+        f"the endpoint answered {status}: {_reason(kept)}",
+        status=status,
+        body=kept,
+        headers={name.lower(): value for name, value in headers.items()},
+        hint=_HINTS.get(status, ""),
+        is_transient=is_success or status in _TRANSIENT_STATUSES or status >= 500,
+    )
+
+
+def _has_choices(body: dict[str, Any]) -> bool:
+    choices = body.get("choices")
+    return (
+        isinstance(choices, list)
+        and bool(choices)
+        and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)
+    )
+
+
+def _reason(body: object) -> str:
+    """What the server said, as one line; its code first when it gave one."""
+    if isinstance(body, str):
+        return f"not JSON: {' '.join(body.split())}" if body.strip() else "an empty body"
+    if not isinstance(body, dict):
+        return f"not a JSON object: {_clip(body)}"
+    error = body.get("error")
+    if isinstance(error, dict):
+        code = error.get("code") or error.get("type")
+        message = error.get("message") or _clip(error)
+        return f"{code}: {message}" if code else str(message)
+    if error:
+        return str(error)
+    if "choices" in body:
+        return f"no usable choice: choices is {_clip(body['choices'])}"
+    for key in ("message", "detail"):  # servers that do not use the error envelope
+        if body.get(key):
+            return str(body[key])
+    return f"no choices: {_clip(body)}"
+
+
+def _clip(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…"

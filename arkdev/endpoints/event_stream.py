@@ -1,0 +1,162 @@
+"""Put a ``text/event-stream`` answer together into one Chat Completions object (field case 2.6).
+
+Some servers stream whatever was asked. `assemble` reads the whole stream and returns what the same
+server would have answered without streaming::
+
+    data: {"choices": [{"delta": {"tool_calls": [{"id": "c1", "function": {"name": "f"}}]}}]}
+    data: {"choices": [{"delta": {"tool_calls": [{"id": "", "function": {"arguments": "{"}}]}}]}
+    data: {"choices": [{"delta": {"tool_calls": [{"id": "", "function": {"arguments": "}"}}]}}]}
+    data: [DONE]
+
+is one message with one call of ``f`` whose arguments are ``{}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+_TEXT_FIELDS = ("content", "reasoning_content", "refusal")
+_LIST_FIELDS = ("token_ids",)
+
+
+class EventStreamError(ValueError):
+    """The stream cannot be put together; the message says why."""
+
+
+def assemble(text: str) -> dict[str, Any]:
+    """Return the completion that the events in `text` describe.
+
+    A chunk with an ``error`` is returned as it is, for `answers.check_answer` to refuse. Raises
+    `EventStreamError` for events that are not JSON objects, for a stream without choices, and for
+    one that ends before a ``finish_reason`` and before ``[DONE]``.
+    """
+    completion: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    is_done = False
+    for data in _events(text):
+        if data == "[DONE]":
+            is_done = True
+            break
+        chunk = _chunk(data)
+        if chunk.get("error"):
+            return chunk
+        _merge_top_level(completion, chunk)
+        for part in chunk.get("choices") or ():
+            index = part.get("index") or 0
+            choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant"}})
+            _merge_choice(choice, part)
+    if not choices:
+        raise EventStreamError("the event stream holds no choices")
+    if not is_done and any(not choice.get("finish_reason") for choice in choices.values()):
+        raise EventStreamError("the event stream ended before the answer was complete")
+    completion["object"] = "chat.completion"
+    completion["choices"] = [_finished(choices[index]) for index in sorted(choices)]
+    return completion
+
+
+def _events(text: str) -> Iterator[str]:
+    """The data of each event: its `data:` lines, joined, as server-sent events are defined."""
+    lines: list[str] = []
+    for line in [*text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""]:
+        if line.startswith("data:"):
+            lines.append(line[5:].removeprefix(" "))
+        elif not line and lines:
+            yield "\n".join(lines)
+            lines = []
+
+
+def _chunk(data: str) -> dict[str, Any]:
+    try:
+        chunk = json.loads(data)
+    except ValueError:
+        chunk = None
+    if not isinstance(chunk, dict):
+        raise EventStreamError("an event is not a JSON object")
+    return chunk
+
+
+def _merge_top_level(completion: dict[str, Any], chunk: dict[str, Any]) -> None:
+    """Keep the first of each field, but the last `usage`, which counts the whole answer."""
+    for key, value in chunk.items():
+        if key == "choices" or value is None:
+            continue
+        if key == "usage":
+            completion[key] = value
+        else:
+            completion.setdefault(key, value)
+
+
+def _merge_choice(choice: dict[str, Any], part: dict[str, Any]) -> None:
+    _merge_delta(choice["message"], part.get("delta") or {})
+    for key, value in part.items():
+        if key in ("delta", "index") or value is None:
+            continue
+        if key == "logprobs":
+            _extend_logprobs(choice.setdefault("logprobs", {}), value)
+        elif key in _LIST_FIELDS:
+            choice.setdefault(key, []).extend(value)
+        else:
+            choice[key] = value
+
+
+def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    for key, value in delta.items():
+        if value is None:
+            continue
+        if key == "tool_calls":
+            for call_part in value:
+                _merge_tool_call(message.setdefault("tool_calls", []), call_part)
+        elif key in _TEXT_FIELDS:
+            message[key] = message.get(key, "") + value
+        elif value != "":
+            message[key] = value
+
+
+def _extend_logprobs(logprobs: dict[str, Any], part: dict[str, Any]) -> None:
+    for key, value in part.items():
+        if value is not None:
+            logprobs.setdefault(key, []).extend(value)
+
+
+def _merge_tool_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    call = _open_call(calls, part)
+    function = part.get("function") or {}
+    if function.get("name") and not call["function"].get("name"):
+        call["function"]["name"] = function["name"]
+    call["function"]["arguments"] += function.get("arguments") or ""
+
+
+def _open_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> dict[str, Any]:
+    """The call that `part` continues, or a new one.
+
+    An id that was not seen before opens a call. Without one, `index` says which call it is, and
+    without that it is the last one: servers leave both out after the first chunk of a call.
+    """
+    call_id, index = part.get("id") or "", part.get("index")
+    known = [call for call in calls if call_id and call["id"] == call_id]
+    if not known and not call_id:
+        known = [call for call in calls if index is not None and call["index"] == index]
+        if index is None:
+            known = calls
+    if known:
+        return known[-1]
+    call = {
+        "id": call_id,
+        "type": part.get("type") or "function",
+        "index": len(calls) if index is None else index,
+        "function": {"name": "", "arguments": ""},
+    }
+    calls.append(call)
+    return call
+
+
+def _finished(choice: dict[str, Any]) -> dict[str, Any]:
+    """The choice as an answer shows it: content is there, also when null; calls have no index."""
+    message = choice["message"]
+    message.setdefault("content", None)
+    for call in message.get("tool_calls", ()):
+        del call["index"]
+    choice.setdefault("finish_reason", None)
+    return choice

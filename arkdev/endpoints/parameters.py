@@ -1,0 +1,144 @@
+"""The one table of sampling parameters: the contract's names and each endpoint family's wire names.
+
+Families:
+
+* ``scripted``: the scripted model, in process or served over HTTP. It takes everything.
+* ``ark``: Volcengine Ark's Chat API, and services that take its ``thinking`` switch.
+* ``generic``: any other OpenAI-compatible server. Beyond OpenAI's own names it is sent what vLLM,
+  SGLang and llama.cpp read: ``top_k``, ``repetition_penalty`` and, for ``thinking``, the chat
+  template's ``enable_thinking``. A stricter server answers such a name with a 400 that names it.
+
+A parameter that a family cannot express is left out only when its value is what the endpoint does
+anyway; otherwise the request is refused here (docs/decisions.md, 12). The same table, for readers,
+is docs/sampling-parameters.md; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+from arkdev.errors import ConfigurationError
+
+Family: TypeAlias = Literal["scripted", "ark", "generic"]
+
+
+@dataclass(frozen=True)
+class WireRule:
+    """How one family writes one parameter."""
+
+    wire_name: str | None
+    """The key in the request body, or None when the family has no such parameter."""
+
+    left_out_at: tuple[object, ...] = ()
+    """Values that are what the endpoint does when the parameter is absent."""
+
+    nearest: str = ""
+    """What to set instead when the value cannot be expressed."""
+
+    convert: Callable[[Any], Any] | None = None
+    """Makes the wire value; a KeyError means that the value cannot be expressed."""
+
+
+_AUTO = {"type": "auto"}
+
+
+def _ark_thinking(thinking: Mapping[str, Any]) -> dict[str, Any]:
+    if thinking["type"] not in ("enabled", "disabled", "auto"):
+        raise KeyError(thinking["type"])
+    return dict(thinking)
+
+
+def _template_thinking(thinking: Mapping[str, Any]) -> dict[str, Any]:
+    return {"enable_thinking": {"enabled": True, "disabled": False}[thinking["type"]]}
+
+
+_COMMON = {
+    "max_new_tokens": WireRule("max_tokens"),
+    "temperature": WireRule("temperature"),
+    "top_p": WireRule("top_p"),
+    "stop": WireRule("stop"),
+    "repetition_penalty": WireRule("repetition_penalty"),
+    "n": WireRule(None, left_out_at=(1,), nearest="n = 1, and --n-sample for more rollouts"),
+}
+_TOP_K = WireRule("top_k", left_out_at=(0,))
+_SEED = WireRule("seed")
+
+WIRE_RULES: Mapping[str, Mapping[str, WireRule]] = MappingProxyType(
+    {
+        "scripted": {
+            **_COMMON,
+            "top_k": _TOP_K,
+            "thinking": WireRule("thinking"),
+            "seed": _SEED,
+        },
+        "ark": {
+            **_COMMON,
+            "top_k": WireRule(None, left_out_at=(0,), nearest="top_k = 0 (off), and top_p"),
+            "thinking": WireRule(
+                "thinking",
+                nearest='thinking = {"type": "enabled"}, "disabled" or "auto"',
+                convert=_ark_thinking,
+            ),
+            "seed": WireRule(None, nearest="no seed: Ark's Chat API has none"),
+        },
+        "generic": {
+            **_COMMON,
+            "top_k": _TOP_K,
+            "thinking": WireRule(
+                "chat_template_kwargs",
+                left_out_at=(_AUTO,),
+                nearest='thinking = {"type": "enabled"}, "disabled" or "auto"',
+                convert=_template_thinking,
+            ),
+            "seed": _SEED,
+        },
+    }
+)
+"""Family -> contract name -> rule."""
+
+FAMILIES: tuple[str, ...] = tuple(WIRE_RULES)
+
+
+def write_sampling(sampling: Mapping[str, Any], *, family: str) -> dict[str, Any]:
+    """Return `sampling` (contract names) as request fields of `family` (SURFACE ROLL-29, X-37).
+
+    None stands for "unset" and is left out, as is a value that the endpoint uses anyway
+    (``top_k`` 0 is "off"). Raises `ConfigurationError` for a name that is no sampling parameter
+    and for a value that the family cannot express; the hint is the nearest setting that it can.
+    """
+    rules = WIRE_RULES[family]
+    wire: dict[str, Any] = {}
+    for name, value in sampling.items():
+        if value is None:
+            continue
+        rule = rules.get(name)
+        if rule is None:
+            raise ConfigurationError(
+                f"{name} is not a sampling parameter",
+                hint=f"The sampling parameters are {', '.join(sorted(rules))}.",
+            )
+        if value in rule.left_out_at:
+            continue
+        if rule.wire_name is None:
+            raise _refused(name, value, family=family, rule=rule)
+        wire[rule.wire_name] = _wire_value(name, value, family=family, rule=rule)
+    return wire
+
+
+def _wire_value(name: str, value: Any, *, family: str, rule: WireRule) -> Any:
+    if rule.convert is None:
+        return value
+    try:
+        return rule.convert(value)
+    except (KeyError, TypeError):
+        raise _refused(name, value, family=family, rule=rule) from None
+
+
+def _refused(name: str, value: Any, *, family: str, rule: WireRule) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name} = {value!r} cannot be sent to an endpoint of the family {family!r}",
+        hint=f"Nearest supported setting: {rule.nearest}. See docs/sampling-parameters.md.",
+    )
