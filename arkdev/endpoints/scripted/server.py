@@ -1,0 +1,153 @@
+"""The scripted model as a real HTTP server on the OpenAI and the Ark path.
+
+``POST /v1/chat/completions``, ``POST /api/v3/chat/completions``, ``GET /v1/models``,
+``GET /api/v3/models``, ``GET /health``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from uuid import uuid4
+
+# a leaf: only `arkdev endpoint serve` and the benchmark import it
+from aiohttp import web  # noqa: TID253
+from multidict import CIMultiDict
+
+from arkdev.endpoints.scripted.completion import CREATED
+from arkdev.endpoints.scripted.model import Reply, ScriptedModel
+from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
+from arkdev.endpoints.scripted.requests import RequestError
+from arkdev.endpoints.scripted.script import Script
+
+SEED_HEADER = "x-arkdev-seed"
+MAX_BODY_BYTES = 64 * 1024 * 1024
+BACKLOG = 4096
+"""Connections that may wait to be accepted; a rollout batch opens hundreds at once."""
+
+SHUTDOWN_S = 0.2
+"""How long `stop` waits for answers that are under way."""
+
+
+class ScriptedServer:
+    """Serves a `ScriptedModel`, whose settings it takes; without an `api_key` any key will do."""
+
+    def __init__(
+        self,
+        *,
+        skill: float = DEFAULT_SKILL,
+        script: Script | None = None,
+        latency_s: float = 0.0,
+        model: str = "scripted",
+        api_key: str | None = None,
+    ) -> None:
+        self._model = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
+        self._api_key = api_key
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listen, on a free port when `port` is 0, and return the URL, which ends in ``/v1``.
+
+        Raises `OSError` when the address cannot be used.
+        """
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        for prefix in ("/v1", "/api/v3"):
+            app.router.add_post(f"{prefix}/chat/completions", self._chat)
+            app.router.add_get(f"{prefix}/models", self._models)
+        app.router.add_get("/health", self._health)
+        app.router.add_route("*", "/{path:.*}", self._not_found)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+        try:
+            await self._runner.setup()
+            site = web.TCPSite(self._runner, host, port, backlog=BACKLOG)
+            await site.start()
+        except BaseException:
+            await self.stop()
+            raise
+        bound_port = self._runner.addresses[0][1]
+        shown_host = f"[{host}]" if ":" in host else host
+        return f"http://{shown_host}:{bound_port}/v1"
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _chat(self, request: web.Request) -> web.Response:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        reply = await self._reply(request)
+        if reply.latency_s:
+            await asyncio.sleep(max(0.0, started + reply.latency_s - loop.time()))
+        return _response(reply)
+
+    async def _reply(self, request: web.Request) -> Reply:
+        try:
+            self._check_key(request)
+            seed = _seed(request)
+            body = _decode(await request.read())
+        except RequestError as error:
+            return self._model.refuse(error)
+        return self._model.reply(body, seed=seed)
+
+    def _check_key(self, request: web.Request) -> None:
+        if self._api_key is None:
+            return
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), self._api_key.encode()):
+            raise RequestError(
+                "The API key in the request is missing or invalid.",
+                code="AuthenticationError",
+                status=401,
+            )
+
+    async def _models(self, request: web.Request) -> web.Response:
+        model = {"id": self._model.model, "object": "model", "created": CREATED}
+        return web.json_response({"object": "list", "data": [{**model, "owned_by": "arkdev"}]})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _not_found(self, request: web.Request) -> web.Response:
+        error = RequestError(
+            f"There is no {request.method} {request.path} here.", code="NotFound", status=404
+        )
+        return _response(self._model.refuse(error))
+
+
+def _seed(request: web.Request) -> int | None:
+    text = request.headers.get(SEED_HEADER)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise RequestError(
+            f"The header `{SEED_HEADER}` is not a whole number.",
+            code="InvalidParameter",
+            param=SEED_HEADER,
+        ) from None
+
+
+def _decode(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except ValueError as error:  # also bytes that are not UTF-8
+        raise RequestError(
+            f"the request body is not JSON: {error}.", code="InvalidParameter"
+        ) from error
+
+
+def _response(reply: Reply) -> web.Response:
+    is_text = isinstance(reply.body, str)
+    headers = CIMultiDict(
+        {
+            "x-request-id": uuid4().hex,
+            "Content-Type": "text/plain; charset=utf-8" if is_text else "application/json",
+        }
+    )
+    headers.update(reply.headers)
+    text = reply.body if is_text else json.dumps(reply.body)
+    return web.Response(body=text.encode(), status=reply.status, headers=headers)
