@@ -59,9 +59,19 @@ class ArkdevError(Exception):
 
 
 class ConfigurationError(ArkdevError):
-    """The command, a file or a plugin is wrong; nothing was run."""
+    """The command, a file or a plugin is wrong; nothing was run.
+
+    Where several things are wrong at once, `problems` has one text for each, with its file:line;
+    the message holds them too.
+    """
 
     exit_code = ExitCode.USAGE
+
+    def __init__(
+        self, message: str, *, hint: str = "", where: str = "", problems: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, hint=hint, where=where)
+        self.problems = problems
 
 
 class UsageError(ConfigurationError):

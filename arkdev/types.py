@@ -19,7 +19,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 class Record(BaseModel):
     """A contract record: keeps unknown keys and can be read as an object or as a mapping."""
 
-    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="allow",
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),  # fields such as model_customization_job_id, before pydantic 2.10
+    )
 
     def __getitem__(self, key: str) -> Any:
         try:

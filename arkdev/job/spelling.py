@@ -1,0 +1,26 @@
+"""Suggestions for names that do not exist, and places for keys that stand in the wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+_CLOSE_ENOUGH = 0.7
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the name in `known` that `word` was probably meant to be, or None."""
+    folded = word.casefold()
+    scored = [
+        (SequenceMatcher(None, folded, name.casefold()).ratio(), name) for name in sorted(known)
+    ]
+    ratio, name = max(scored, default=(0.0, ""))
+    return name if ratio >= _CLOSE_ENOUGH else None
+
+
+def unknown_name(kind: str, word: str, *, known: Iterable[str]) -> str:
+    """Say that `word` is unknown, with the closest known name or with all of them."""
+    names = sorted(known)
+    match = closest(word, names)
+    advice = f"did you mean {match!r}?" if match else f"known: {', '.join(names)}"
+    return f"unknown {kind} {word!r}; {advice}"

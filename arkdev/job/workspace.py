@@ -1,0 +1,128 @@
+"""The workspace: its root, and what ``arkworkspace.toml`` says (SURFACE WS-12, WS-22, X-19)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arkdev.errors import WorkspaceError
+from arkdev.job.paths import shown_path
+from arkdev.job.problems import Problem, make_error
+from arkdev.job.spelling import unknown_name
+
+WORKSPACE_FILE = "arkworkspace.toml"
+JOB_FILES = ("job.yaml", "job.yml", "job.py")
+"""Names of job files, the preferred one first."""
+PLUGIN_FOLDER = "plugins"
+
+_TABLES = ("plugin", "endpoints")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A folder with plugins, data and a job."""
+
+    root: Path
+    """Absolute."""
+    is_bare: bool
+    """True when nothing marks the folder as a workspace."""
+    package_include: tuple[str, ...] = ()
+    """Patterns of the files that belong to the plugins' package; empty when not given."""
+    endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The ``[endpoints.NAME]`` tables as they are."""
+
+
+def find_workspace(start: Path) -> Workspace:
+    """Return the workspace that `start` lies in: the nearest folder upwards with a marker.
+
+    Markers are arkworkspace.toml, a job file and a folder ``plugins``. The search ends at the home
+    directory; without a marker `start` itself is a bare workspace. Raises `WorkspaceError`.
+    """
+    start = Path(start).absolute()
+    if not start.is_dir():
+        raise WorkspaceError("there is no such folder", where=shown_path(start))
+    home = Path.home()
+    for folder in (start, *start.parents):
+        if _is_marked(folder):
+            return _read(folder)
+        if folder == home:
+            break
+    return Workspace(root=start, is_bare=True)
+
+
+def _is_marked(folder: Path) -> bool:
+    files = (WORKSPACE_FILE, *JOB_FILES)
+    return any((folder / name).is_file() for name in files) or (folder / PLUGIN_FOLDER).is_dir()
+
+
+def _read(root: Path) -> Workspace:
+    path = root / WORKSPACE_FILE
+    if not path.is_file():
+        return Workspace(root=root, is_bare=False)
+    shown = shown_path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        values = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise WorkspaceError(
+            f"not UTF-8 text (byte {error.start})", where=shown, hint="save the file as UTF-8"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
+        raise WorkspaceError(
+            f"not valid TOML: {str(error).partition(' (at ')[0]}",
+            where=f"{shown}:{place[1]}:{place[2]}" if place else shown,
+        ) from error
+    except OSError as error:
+        raise WorkspaceError(f"cannot be read: {error.strerror}", where=shown) from error
+    return _Tables(text, shown=shown).workspace(values, root=root)
+
+
+class _Tables:
+    """Checks the parsed tables; finds the line of a key in the text for its errors."""
+
+    def __init__(self, text: str, *, shown: str) -> None:
+        self._lines = text.splitlines()
+        self._shown = shown
+        self._problems: list[Problem] = []
+
+    def workspace(self, values: Mapping[str, Any], *, root: Path) -> Workspace:
+        self._check_names(values, table="", known=_TABLES)
+        plugin = self._table(values, "plugin")
+        self._check_names(plugin, table="plugin", known=("package",))
+        package = self._table(plugin, "package")
+        self._check_names(package, table="plugin.package", known=("include",))
+        include = package.get("include", [])
+        if not isinstance(include, list) or not all(isinstance(item, str) for item in include):
+            self._problem("include", "plugin.package.include: a list of patterns is expected")
+            include = []
+        endpoints = self._table(values, "endpoints")
+        tables = {name: self._table(endpoints, name) for name in endpoints}
+        if self._problems:
+            raise make_error(WorkspaceError, self._problems)
+        return Workspace(root=root, is_bare=False, package_include=tuple(include), endpoints=tables)
+
+    def _table(self, values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        value = values.get(name, {})
+        if isinstance(value, dict):
+            return value
+        self._problem(name, f"{name}: a table is expected")
+        return {}
+
+    def _check_names(
+        self, values: Mapping[str, Any], *, table: str, known: tuple[str, ...]
+    ) -> None:
+        for name in values:
+            if name not in known:
+                kind = f"key in [{table}]" if table else "table"
+                self._problem(name, unknown_name(kind, name, known=known))
+
+    def _problem(self, name: str, message: str) -> None:
+        key = rf"[\"']?{re.escape(name)}[\"']?"
+        pattern = re.compile(rf"\s*(\[+\s*([^\]]*\.)?\s*{key}\s*[\].]|([^=]*\.)?{key}\s*[.=])")
+        found = (number for number, line in enumerate(self._lines, 1) if pattern.match(line))
+        self._problems.append(Problem(f"{self._shown}:{next(found, 1)}", message))
