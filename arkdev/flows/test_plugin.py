@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -87,6 +88,7 @@ async def run_test(
         stack.enter_context(_environment(plan.envs))
         import_module("arkdev.plugin.clients")  # a second once, not inside the first rollouts
         stack.enter_context(meter.running())
+        stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
         try:
             await engine.run(plan.samples())
@@ -231,6 +233,24 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Look for cycles rarely, and never among what was imported.
+
+    A full collection stops every rollout for as long as it takes to walk all imported modules;
+    with hundreds of rollouts in flight that was a quarter of the time.
+    """
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 @contextmanager

@@ -82,6 +82,8 @@ class Engine:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
                 tasks.create_task(self._slot(work, tasks))
+                # one by one: hundreds of first calls in one turn would stop the loop for a second
+                await asyncio.sleep(0)
 
     def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, int]]:
         """Yield (group, generation) in dataset order; a dropped group's rest is not begun."""

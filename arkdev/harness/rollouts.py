@@ -14,6 +14,7 @@ from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.evidence import TokenEvidence
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
+from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, Verdict
@@ -45,7 +46,7 @@ class FinishedRollout:
         """The trajectory as the graders see it, made afresh for each reader."""
         tokens = self.evidence
         return Trajectory(
-            messages=copy.deepcopy(list(self.record.messages)),
+            messages=to_plain(self.record.messages),
             usage=self.record.usage or {},
             finish_reason=self.record.finish_reason,
             extra=copy.deepcopy(self.record.extra),

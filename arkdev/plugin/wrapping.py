@@ -15,7 +15,8 @@ from typing import Any
 
 from arkdev.errors import ComesLaterError, PluginError, SamplingParameterError
 from arkdev.plugin.answers import convert_answer, translated_error
-from arkdev.plugin.plain import plain_messages, to_plain
+from arkdev.plugin.conversation import clean_message
+from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.source import callers_place
 
@@ -161,12 +162,10 @@ class _Call:
                 hint="leave stream out; the whole answer comes at once",
             )
         self.timeout_s = _seconds(self._kwargs.get("timeout"))
-        self.messages = plain_messages(self._kwargs.get("messages") or [])
-        self.body = {
-            **{k: to_plain(v) for k, v in self._kwargs.items() if k not in _CLIENT_OPTIONS},
-            **extra_body,
-            "messages": self.messages,
-        }
+        given = {k: v for k, v in self._kwargs.items() if k not in _CLIENT_OPTIONS}
+        self.body: dict[str, Any] = to_plain({**given, **extra_body})
+        self.messages = [clean_message(message) for message in self.body.get("messages", [])]
+        self.body["messages"] = self.messages
         self.body.pop("stream", None)
 
     def standalone_kwargs(self) -> dict[str, Any]:
