@@ -19,7 +19,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +53,12 @@ def bare_loop(client: Callable[..., Any]) -> Run:
     return run
 
 
-# --- to be wired: arkdev's own harness -----------------------------------------------------------
+def arkdev_harness(*, is_async: bool) -> Run:
+    """A run of arkdev's own harness, with grading and the run folder."""
 
-
-async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: bool) -> None:
-    """(e), (f) `arkdev test plugin` on an async or a sync plugin of `TURNS` turns with one tool."""
-    raise NotImplementedError("call arkdev.flows.test_plugin here")
-
-
-HAS_ARKDEV = find_spec("arkdev.flows.test_plugin") is not None
-
-# -------------------------------------------------------------------------------------------------
-
-
-def _arkdev(*, is_async: bool) -> Run:
     async def run(url: str, *, in_flight: int, num_rollouts: int) -> None:
+        from arkdev_run import run_arkdev
+
         await run_arkdev(url, in_flight=in_flight, num_rollouts=num_rollouts, is_async=is_async)
 
     return run
@@ -79,10 +69,9 @@ VARIANTS: dict[str, tuple[str, Run]] = {
     "openai-aiohttp": ("(c) bare loop, AsyncOpenAI + aiohttp", bare_loop(clients.openai_aiohttp)),
     "raw": ("(d) bare loop, raw aiohttp", bare_loop(clients.raw_aiohttp)),
     "endpoint": ("(d') bare loop, arkdev endpoint", bare_loop(clients.remote_endpoint)),
+    "arkdev": ("(e) arkdev, async plugin", arkdev_harness(is_async=True)),
+    "arkdev-sync": ("(f) arkdev, sync plugin", arkdev_harness(is_async=False)),
 }
-if HAS_ARKDEV:
-    VARIANTS["arkdev"] = ("(e) arkdev, async plugin", _arkdev(is_async=True))
-    VARIANTS["arkdev-sync"] = ("(f) arkdev, sync plugin", _arkdev(is_async=False))
 
 
 @dataclass(frozen=True)

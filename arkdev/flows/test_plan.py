@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from arkdev.endpoints.registry import EndpointSpec, resolve_endpoint, user_config_file
+from arkdev.endpoints.registry import resolve_endpoint, user_config_file
+from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
@@ -33,10 +34,8 @@ DEFAULT_CONCURRENCY = 32
 
 
 @dataclass(frozen=True)
-class TestRequest:
+class PluginTestRequest:
     """What the command line said; None is unset."""
-
-    __test__ = False  # pytest: not a test class
 
     start: Path
     """Where to look for the workspace."""
@@ -62,12 +61,10 @@ class TestRequest:
 
 
 @dataclass(frozen=True)
-class TestPlan:
+class PluginTestPlan:
     """A test that can run."""
 
-    __test__ = False
-
-    request: TestRequest
+    request: PluginTestRequest
     workspace: Workspace
     job: Job | None
     rollout: LoadedPlugin
@@ -139,7 +136,7 @@ class TestPlan:
         return {name: _digest(paths) for name, paths in named.items()}
 
 
-def plan_test(request: TestRequest) -> TestPlan:
+def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     """Resolve and check a test. Raises `ConfigurationError` for whatever cannot run."""
     workspace = find_workspace(request.start)
     notes = _serve_ark_sdk(request)
@@ -149,7 +146,7 @@ def plan_test(request: TestRequest) -> TestPlan:
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files)
     batch_size = job.batch_size if job else None
-    return TestPlan(
+    return PluginTestPlan(
         request=request,
         workspace=workspace,
         job=job,
@@ -174,7 +171,7 @@ def plan_test(request: TestRequest) -> TestPlan:
     )
 
 
-def _serve_ark_sdk(request: TestRequest) -> tuple[str, ...]:
+def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
     if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
@@ -186,7 +183,7 @@ def _serve_ark_sdk(request: TestRequest) -> tuple[str, ...]:
 
 
 def _rollout(
-    request: TestRequest, job: Job | None, *, root: Path
+    request: PluginTestRequest, job: Job | None, *, root: Path
 ) -> tuple[LoadedPlugin, Mapping[str, str]]:
     if request.rollout is not None:
         return require_kind(load_plugin(request.rollout, root=root), is_rollout=True), {}
@@ -204,14 +201,14 @@ def _rollout(
 
 
 def _graders(
-    request: TestRequest, job: Job | None, *, root: Path
+    request: PluginTestRequest, job: Job | None, *, root: Path
 ) -> list[tuple[Grader, Mapping[str, str]]]:
+    graders: list[tuple[Grader, Mapping[str, str]]]
     if request.graders:
         graders = [(_grader_of_flag(text, root=root), {}) for text in request.graders]
     elif job is not None and job.graders:
         graders = [
-            (_grader_of_job(reference, root=root), reference.envs)  # type: ignore[misc]
-            for reference in job.graders
+            (_grader_of_job(reference, root=root), reference.envs) for reference in job.graders
         ]
     else:
         raise UsageError(
@@ -223,7 +220,7 @@ def _graders(
             where=str(job.source) if job and not request.graders else "",
             hint="give one grader a weight",
         )
-    return _with_distinct_names(graders)  # type: ignore[return-value]
+    return _with_distinct_names(graders)
 
 
 def _grader_of_flag(text: str, *, root: Path) -> Grader:
@@ -267,7 +264,7 @@ def _with_distinct_names(
     return named
 
 
-def _files(request: TestRequest, job: Job | None) -> tuple[Path, ...]:
+def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
     if request.data:
         return request.data
     is_given = request.sample is not None and not request.sample.isdigit()
@@ -285,7 +282,7 @@ def _files(request: TestRequest, job: Job | None) -> tuple[Path, ...]:
 
 
 def _samples(
-    request: TestRequest, files: Sequence[Path]
+    request: PluginTestRequest, files: Sequence[Path]
 ) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
     """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
     if request.sample is None:

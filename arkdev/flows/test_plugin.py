@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from arkdev import __version__
-from arkdev.endpoints.registry import find_secrets, open_endpoint
+from arkdev.endpoints.keys import find_api_key
+from arkdev.endpoints.registry import open_endpoint, user_keys_file
 from arkdev.errors import ExitCode
-from arkdev.flows.test_plan import TestPlan
+from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
@@ -34,12 +35,10 @@ _MODEL_CALL_TIMEOUT_S = 600.0
 """As the platform's own client waits for an answer."""
 
 
-class TestObserver(Protocol):
+class PluginTestObserver(Protocol):
     """Who is told of a test while it runs. Called on the harness's event loop, except `on_turn`."""
 
-    __test__ = False
-
-    def on_start(self, plan: TestPlan, folder: Path) -> None:
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """The run folder exists; nothing has run yet."""
         ...
 
@@ -57,10 +56,8 @@ class TestObserver(Protocol):
 
 
 @dataclass(frozen=True)
-class TestOutcome:
+class PluginTestOutcome:
     """What a test came to."""
-
-    __test__ = False
 
     summary: Summary
     folder: Path
@@ -71,8 +68,8 @@ class TestOutcome:
 
 
 async def run_test(
-    plan: TestPlan, observer: TestObserver, *, retries: RetryPolicy | None = None
-) -> TestOutcome:
+    plan: PluginTestPlan, observer: PluginTestObserver, *, retries: RetryPolicy | None = None
+) -> PluginTestOutcome:
     """Run a test to its end. What plugins do wrong is in the outcome, not an exception.
 
     Raises `ConfigurationError` when the endpoint cannot be opened and `EndpointUnreachableError`
@@ -85,10 +82,10 @@ async def run_test(
             _running_services(plan, observer, retries or RetryPolicy())
         )
         run = _create_run(plan)
-        stack.callback(run.close)
         observer.on_start(plan, run.folder)
         stack.enter_context(plugin_output_to(run.log_line))
         stack.enter_context(_environment(plan.envs))
+        import_module("arkdev.plugin.clients")  # a second once, not inside the first rollouts
         stack.enter_context(meter.running())
         engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
         try:
@@ -99,7 +96,7 @@ async def run_test(
         summary = statistics.summary()
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         run.finish("finished", summary.to_json())
-    return TestOutcome(
+    return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
         exit_code=exit_code_of(summary),
@@ -131,7 +128,7 @@ class _Recorder:
 
     run: RunWriter
     statistics: RunStatistics
-    observer: TestObserver
+    observer: PluginTestObserver
 
     def on_rollout(self, finished: FinishedRollout) -> None:
         self.run.trajectory(finished.record)
@@ -149,7 +146,7 @@ class _Recorder:
 
 @asynccontextmanager
 async def _running_services(
-    plan: TestPlan, observer: TestObserver, retries: RetryPolicy
+    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
 ) -> AsyncIterator[tuple[SessionServices, Any]]:
     """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
     endpoint = open_endpoint(
@@ -182,7 +179,9 @@ async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Any) -> No
     background.stop()
 
 
-def _engine(plan: TestPlan, services: SessionServices, door: Any, recorder: _Recorder) -> Engine:
+def _engine(
+    plan: PluginTestPlan, services: SessionServices, door: Any, recorder: _Recorder
+) -> Engine:
     host = InProcessHost()
     rollouts = RolloutRunner(
         plan.rollout,
@@ -209,8 +208,10 @@ def _engine(plan: TestPlan, services: SessionServices, door: Any, recorder: _Rec
     )
 
 
-def _create_run(plan: TestPlan) -> RunWriter:
-    secrets = [*find_secrets(plan.endpoint), *plan.envs.values()]
+def _create_run(plan: PluginTestPlan) -> RunWriter:
+    variable = plan.endpoint.api_key_env
+    key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
+    secrets = [*plan.envs.values(), *([key.get_secret_value()] if key else [])]
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",

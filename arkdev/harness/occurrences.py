@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from arkdev.harness.summary import ErrorSummary
 
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
 _MAX_EXAMPLES = 3
 _MAX_ERROR_KINDS = 200
 _MAX_MESSAGE_CHARS = 300
@@ -40,7 +41,7 @@ class ErrorCounts:
     ) -> None:
         """Count one failed attempt; only the first line of `message` is looked at."""
         message = " ".join(message.strip().partition("\n")[0].split())[:_MAX_MESSAGE_CHARS]
-        key = (source, where, re.sub(r"\d+", "0", message))
+        key = (source, where, _NUMBER.sub("0", message))
         if key not in self._kinds and len(self._kinds) >= _MAX_ERROR_KINDS:
             key = (source, None, "other errors")
             message = "other errors"

@@ -71,7 +71,7 @@ _SAMPLE_NAMES = {
     "ChatCompletion": f"{_TYPES}:Trajectory",
     **_from(_PROXY, "RolloutInferenceProxy"),
     **_later("the PPO critic's own context", "CriticContext"),
-    **_later("on-policy distillation", "TeacherContext", "TeacherConfig"),
+    **_later("on-policy distillation", "TeacherContext"),
 }
 _JOB_NAMES = _from(
     _JOB,
@@ -82,6 +82,7 @@ _JOB_NAMES = _from(
     "CustomizationType",
     "ModelCustomizationJobRLDebugConfig",
     "Tag",
+    "TeacherConfig",
 )
 _PROXY_NAMES = {
     **_from(_PROXY, "InferenceProxy", "RolloutInferenceProxy", "Mode"),

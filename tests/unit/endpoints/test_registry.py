@@ -8,6 +8,7 @@ import pytest
 from arkdev.endpoints.endpoint import ModelRequest
 from arkdev.endpoints.registry import (
     ARK,
+    find_secrets,
     list_endpoints,
     open_endpoint,
     resolve_endpoint,
@@ -232,6 +233,12 @@ def test_a_key_that_no_header_can_carry_is_refused_without_repeating_it(monkeypa
     assert SECRET not in f"{caught.value} {caught.value.hint}"
 
 
+def test_the_key_is_known_as_a_secret_to_keep_out_of_files(monkeypatch):
+    assert find_secrets(resolve()) == find_secrets(resolve("ark")) == []
+    monkeypatch.setenv("ARK_API_KEY", SECRET)
+    assert find_secrets(resolve("ark")) == [SECRET]
+
+
 def test_scripted_settings_do_not_go_with_another_endpoint():
     with pytest.raises(UsageError, match="--skill"):
         open_(resolve("http://127.0.0.1:1/v1", model="m"), skill=0.5)
@@ -247,5 +254,5 @@ async def test_the_scripted_model_opens_without_key_or_model():
 
 
 async def test_the_scripted_model_reads_a_script_file(tmp_path):
-    with pytest.raises(ConfigurationError, match="none.yaml"):
+    with pytest.raises(ConfigurationError, match=r"none\.yaml"):
         open_(resolve(), script=tmp_path / "none.yaml")

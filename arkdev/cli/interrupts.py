@@ -1,0 +1,54 @@
+"""Ctrl-C: the run ends in order, and if a plugin keeps it from ending, the process ends anyway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from arkdev.errors import ExitCode
+
+_T = TypeVar("_T")
+GIVE_UP_AFTER_S = 3.0
+
+
+def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[], None]) -> _T:
+    """Run `work` on an event loop of its own; Ctrl-C and SIGTERM cancel it.
+
+    Raises `KeyboardInterrupt` when it was interrupted. An async plugin that blocks the loop cannot
+    be cancelled: after `GIVE_UP_AFTER_S` the process ends with code 130 from another thread.
+    Records are whole lines on the disk at any moment, so nothing is torn by that.
+    """
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(work)
+        was_interrupted = threading.Event()
+
+        def give_up() -> None:
+            on_give_up()
+            os._exit(ExitCode.INTERRUPTED)
+
+        def interrupt(_signal: int, _frame: object) -> None:
+            if was_interrupted.is_set():
+                return
+            was_interrupted.set()
+            timer = threading.Timer(GIVE_UP_AFTER_S, give_up)
+            timer.daemon = True
+            timer.start()
+            loop.call_soon_threadsafe(task.cancel)
+
+        before = {
+            number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if was_interrupted.is_set():
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

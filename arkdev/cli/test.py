@@ -1,0 +1,180 @@
+"""``arkdev test plugin``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arkdev.errors import UsageError
+
+if TYPE_CHECKING:
+    from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest
+    from arkdev.flows.test_plugin import PluginTestOutcome
+
+app = typer.Typer(name="test", help="Test plugins on this machine.", no_args_is_help=True)
+
+_EXAMPLES = """\b
+Examples:
+  arkdev test plugin                                  everything from job.yaml, scripted model
+  arkdev test plugin --limit 16 --n-sample 8          16 samples, groups of 8
+  arkdev test plugin --sample 3                       one sample, turn by turn
+  arkdev test plugin --endpoint ark --model doubao-seed-2-0-mini-260428
+  arkdev test plugin --endpoint http://127.0.0.1:8000/v1 --model qwen3
+
+\b
+Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
+2 usage or configuration, 4 endpoint unreachable, 70 a fault of arkdev, 130 interrupted."""
+
+
+@app.callback()
+def _group() -> None:
+    """Test plugins on this machine."""
+
+
+@app.command("plugin", epilog=_EXAMPLES)
+def plugin(
+    rollout: Annotated[
+        str | None, typer.Option("--rollout", metavar="MODULE:FUNCTION", help="The rollout.")
+    ] = None,
+    grader: Annotated[
+        list[str] | None,
+        typer.Option("--grader", metavar="MODULE:FUNCTION[=WEIGHT]", help="A grader; repeatable."),
+    ] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option("--data", help="A JSONL file of samples; repeatable.")
+    ] = None,
+    job: Annotated[
+        Path | None, typer.Option("--job", help="The job file, in place of job.yaml or job.py.")
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample", metavar="N|JSON|-", help="One sample, shown turn by turn; - reads stdin."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="At most so many samples.")
+    ] = None,
+    n_sample: Annotated[
+        int | None, typer.Option("--n-sample", min=1, help="Rollouts of each sample (default 1).")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency", min=1, help="Rollouts at once (default: the job's batch_size, or 32)."
+        ),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", help="scripted (default), ark, a name of yours, or a URL."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The endpoint's model.")] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
+    ] = None,
+    skill: Annotated[
+        float | None,
+        typer.Option("--skill", min=0, max=1, help="How often the scripted model is right."),
+    ] = None,
+    script: Annotated[
+        Path | None, typer.Option("--script", help="A script file for the scripted model.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="Over the sample's and the job's.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Over the sample's and the job's.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", help="Over the sample's and the job's.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the scripted model.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run's folder, new or empty.")
+    ] = None,
+    real_ark_sdk: Annotated[
+        bool, typer.Option("--real-ark-sdk", help="Import the installed ark_sdk, not arkdev's.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document on stdout.")
+    ] = False,
+) -> None:
+    """Run a rollout and its graders on samples, as a training job would, and report."""
+    from arkdev.flows.test_plan import PluginTestRequest
+
+    sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
+    request = PluginTestRequest(
+        start=Path.cwd(),
+        job=job,
+        rollout=rollout,
+        graders=tuple(grader or ()),
+        data=tuple(data or ()),
+        sample=_sample_text(sample),
+        limit=limit,
+        num_generations=n_sample,
+        concurrency=concurrency,
+        endpoint=endpoint,
+        model=model,
+        api_key_env=api_key_env,
+        skill=skill,
+        script=script,
+        sampling={name: value for name, value in sampling.items() if value is not None},
+        seed=seed,
+        out=out,
+        uses_real_ark_sdk=real_ark_sdk,
+    )
+    raise typer.Exit(_run(request, as_json=as_json))
+
+
+def _sample_text(sample: str | None) -> str | None:
+    if sample != "-":
+        return sample
+    import sys
+
+    text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
+    if not text:
+        raise UsageError("--sample -: nothing came on standard input")
+    return text
+
+
+def _run(request: PluginTestRequest, *, as_json: bool) -> int:
+    from arkdev.cli.interrupts import run_interruptible
+    from arkdev.cli.test_display import display_for
+    from arkdev.flows.test_plan import plan_test
+    from arkdev.flows.test_plugin import run_test
+
+    plan = plan_test(request)
+    display = display_for(plan, as_json=as_json)
+    with display:
+        outcome = run_interruptible(run_test(plan, display), on_give_up=display.give_up)
+    if as_json:
+        _print_json(plan, outcome)
+    else:
+        display.report(outcome)
+    return int(outcome.exit_code)
+
+
+def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
+    import dataclasses
+
+    from arkdev.cli.output import print_json
+    from arkdev.runs.reader import RunReader
+
+    document: dict[str, Any] = {
+        "run": outcome.folder.name,
+        "folder": str(outcome.folder),
+        "exit_code": int(outcome.exit_code),
+        "settings": plan.settings(),
+        "summary": outcome.summary.to_json(),
+        "clients_built": outcome.clients_built,
+        "client_cost_s": outcome.client_cost_s,
+        "warnings": [str(warning) for warning in plan.warnings],
+    }
+    if plan.line is not None:
+        reader = RunReader(outcome.folder)
+        document["trajectories"] = [dataclasses.asdict(r) for r in reader.trajectories()]
+        document["groups"] = [dataclasses.asdict(r) for r in reader.groups()]
+    print_json(document)

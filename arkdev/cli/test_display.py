@@ -1,0 +1,228 @@
+"""What a person sees of a test while it runs, and at its end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from arkdev.cli.conversation import ConversationPrinter
+from arkdev.cli.output import console
+from arkdev.cli.report import render_summary
+from arkdev.cli.terminal import printable
+from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.test_plugin import PluginTestOutcome
+from arkdev.harness.rollouts import FinishedRollout
+from arkdev.runs.records import GroupRecord, Verdict
+from arkdev.sessions.session import Session
+
+_LINE_EVERY_S = 10.0
+_MAX_WARNINGS = 5
+
+
+def display_for(plan: PluginTestPlan, *, as_json: bool) -> Display:
+    """Return the display that fits: turn by turn for one sample, progress for many."""
+    if plan.line is not None and not as_json:
+        return ConversationDisplay(plan)
+    return Display(plan)
+
+
+class Display:
+    """Progress on stderr (a bar on a terminal, a line now and then elsewhere), then the report."""
+
+    def __init__(self, plan: PluginTestPlan) -> None:
+        self._plan = plan
+        self._err = _fixed(console(is_stderr=True), sys.stderr)
+        self._out = _fixed(console(), sys.stdout)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=self._err,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._progress.add_task("rollouts", total=plan.num_rollouts, note="")
+        self._num_done = self._num_failed = 0
+        self._reward_sum, self._num_rewards = 0.0, 0
+        self._next_line = time.monotonic() + _LINE_EVERY_S
+        self.folder: Path | None = None
+
+    def __enter__(self) -> Display:
+        for note in self._plan.notes:
+            self._say(f"note: {note}")
+        for warning in self._plan.warnings[:_MAX_WARNINGS]:
+            self._say(f"warning: {warning}")
+        hidden = len(self._plan.warnings) - _MAX_WARNINGS
+        if hidden > 0:
+            self._say(f"warning: {hidden} more about the data")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+        if isinstance(error, KeyboardInterrupt):
+            self._say_interrupted()
+
+    def give_up(self) -> None:
+        """Say that the process ends although a plugin blocks it."""
+        with suppress(Exception):
+            self._say("a plugin blocks the event loop; ending without it")
+            self._say_interrupted()
+
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
+        """Say what runs."""
+        self.folder = folder
+        self._say(_what_runs(plan))
+        if self._err.is_terminal:
+            self._progress.start()
+
+    def on_turn(self, session: Session) -> None:
+        """Many samples show no turns."""
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        """Count it."""
+        self._num_done += 1
+        self._num_failed += finished.record.verdict is Verdict.FAILURE
+        self._update()
+
+    def on_group(self, record: GroupRecord) -> None:
+        """Follow the mean reward."""
+        for reward in record.rewards:
+            if reward is not None:
+                self._reward_sum += reward
+                self._num_rewards += 1
+        self._update()
+
+    def report(self, outcome: PluginTestOutcome) -> None:
+        """Print the report."""
+        render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
+        if outcome.clients_built:
+            cost_ms = outcome.client_cost_s * 1000
+            self._out.print(
+                f"\n{outcome.clients_built} model clients were built by plugins, "
+                f"{cost_ms:.0f} ms of CPU each; proxy.rollout_client() costs under 1 ms.",
+                soft_wrap=True,
+            )
+
+    def _name(self, outcome: PluginTestOutcome) -> str | None:
+        is_elsewhere = outcome.folder.parent != self._plan.workspace.root / "runs"
+        return str(outcome.folder) if is_elsewhere else None
+
+    def _update(self) -> None:
+        note = ""
+        if self._num_rewards:
+            note = f"mean reward {self._reward_sum / self._num_rewards:.3f}"
+        if self._num_failed:
+            note += f"  {self._num_failed} failed"
+        self._progress.update(self._task, completed=self._num_done, note=note)
+        now = time.monotonic()
+        if not self._err.is_terminal and now >= self._next_line:
+            self._next_line = now + _LINE_EVERY_S
+            self._say(f"{self._num_done}/{self._plan.num_rollouts} rollouts  {note}")
+
+    def _say(self, text: str) -> None:
+        self._err.print(Text(printable(text), style="dim"), soft_wrap=True)
+
+    def _say_interrupted(self) -> None:
+        total = self._plan.num_rollouts
+        where = f"; what finished is in {self.folder}" if self.folder else ""
+        self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
+
+
+class ConversationDisplay(Display):
+    """One sample: the conversation as it happens, then what each grader says."""
+
+    def __init__(self, plan: PluginTestPlan) -> None:
+        super().__init__(plan)
+        self._printer = ConversationPrinter(self._out)
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._num_shown = 0
+        self._records: dict[str, FinishedRollout] = {}
+
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
+        """Say what runs; there is no bar."""
+        self.folder = folder
+        self._say(_what_runs(plan))
+
+    def on_turn(self, session: Session) -> None:
+        """Print what is new in the conversation."""
+        with self._lock:
+            if session is not self._session:
+                self._session, self._num_shown = session, 0
+                self._head(session)
+            turns = session.turns
+            messages = session.conversation.plain_messages
+            waits = [turn.tool_duration_s for turn in turns]
+            for message in messages[self._num_shown :]:
+                is_answer = message is messages[-1]
+                tool_time = waits[-2] if message.get("role") == "tool" and len(waits) > 1 else None
+                self._printer.message(
+                    message, turn=turns[-1] if is_answer else None, duration_s=tool_time
+                )
+            self._num_shown = len(messages)
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        """Print what went wrong, if anything did."""
+        super().on_rollout(finished)
+        self._records[finished.record.trajectory_id] = finished
+        self._printer.attempts(finished.record.attempts)
+
+    def on_group(self, record: GroupRecord) -> None:
+        """Print the rewards of each trajectory."""
+        super().on_group(record)
+        for index, (name, reward) in enumerate(
+            zip(record.trajectory_ids, record.rewards, strict=True)
+        ):
+            if len(record.trajectory_ids) > 1:
+                self._out.print(Text(f"trajectory {name}", style="bold"))
+            self._printer.grades(record.graders, index=index, reward=reward)
+
+    def report(self, outcome: PluginTestOutcome) -> None:
+        """Say where the record is; the conversation was the report."""
+        for warning in outcome.summary.warnings:
+            self._say(f"warning: {warning.code}")
+        self._say(f"recorded in {outcome.folder}")
+
+    def _head(self, session: Session) -> None:
+        identity = session.identity
+        if self._plan.num_generations > 1 or identity.attempt:
+            self._out.print(
+                Text(f"rollout {identity.trajectory_id}, attempt {identity.attempt + 1}", "bold")
+            )
+
+
+def _what_runs(plan: PluginTestPlan) -> str:
+    samples = f"{plan.num_samples} sample{'s' if plan.num_samples != 1 else ''}"
+    each = f" × {plan.num_generations}" if plan.num_generations > 1 else ""
+    graders = " + ".join(
+        grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
+        for grader in plan.graders
+    )
+    model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
+    return (
+        f"{plan.rollout.reference} on {samples}{each}, {plan.concurrency} at once, "
+        f"graded by {graders}, model: {plan.endpoint.name}{model}"
+    )
+
+
+def _fixed(target: Console, stream: Any) -> Console:
+    """Keep a console on its stream: while plugins run, sys.stdout stands for their own output."""
+    target.file = stream
+    return target

@@ -1,0 +1,94 @@
+"""arkdev's own harness as a variant of harness.py: `arkdev test plugin` without its display."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from arkdev.flows.test_plan import TestRequest, plan_test
+from arkdev.flows.test_plugin import run_test
+from clients import PROMPT, TOOLS
+
+PLUGINS = """
+from arkdev import SingleGraderResult, rollout, single_grader
+
+
+@rollout
+async def with_async(context, proxy, sample):
+    client = proxy.async_rollout_client()
+    messages, tools = [m.model_dump() for m in sample.messages], sample.tools
+    while True:
+        completion = await client.chat.completions.create(
+            model="bench", messages=messages, tools=tools
+        )
+        message = completion.choices[0].message
+        messages.append(message.model_dump())
+        if not message.tool_calls:
+            return None
+        for call in message.tool_calls:
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": "sunny"})
+
+
+@rollout
+def with_sync(context, proxy, sample):
+    client = proxy.rollout_client()
+    messages, tools = [m.model_dump() for m in sample.messages], sample.tools
+    while True:
+        completion = client.chat.completions.create(model="bench", messages=messages, tools=tools)
+        message = completion.choices[0].message
+        messages.append(message.model_dump())
+        if not message.tool_calls:
+            return None
+        for call in message.tool_calls:
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": "sunny"})
+
+
+@single_grader
+def grade(context, sample, trajectory):
+    return SingleGraderResult(reward=1.0)
+"""
+
+
+class _Silent:
+    """An observer that shows nothing."""
+
+    def on_start(self, plan: Any, folder: Path) -> None:
+        """Nothing."""
+
+    def on_turn(self, session: Any) -> None:
+        """Nothing."""
+
+    def on_rollout(self, finished: Any) -> None:
+        """Nothing."""
+
+    def on_group(self, record: Any) -> None:
+        """Nothing."""
+
+
+async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: bool) -> None:
+    """(e), (f) run, grade and write down the rollouts of an async or a sync plugin."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        _write_workspace(root, num_samples=num_rollouts)
+        request = TestRequest(
+            start=root,
+            rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
+            graders=("plugins.bench:grade",),
+            data=(root / "data.jsonl",),
+            concurrency=in_flight,
+            endpoint=url,
+            model="bench",
+        )
+        plan = plan_test(request)
+        outcome = await run_test(plan, _Silent())
+    if outcome.exit_code != 0 or outcome.summary.num_rollouts != num_rollouts:
+        raise RuntimeError(f"not every rollout succeeded: {outcome.summary}")
+
+
+def _write_workspace(root: Path, *, num_samples: int) -> None:
+    (root / "plugins").mkdir()
+    (root / "plugins" / "bench.py").write_text(PLUGINS, encoding="utf-8")
+    line = json.dumps({"messages": PROMPT, "tools": TOOLS}) + "\n"
+    (root / "data.jsonl").write_text(line * num_samples, encoding="utf-8")

@@ -1,0 +1,190 @@
+import io
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from arkdev.cli.report import render_summary
+from arkdev.cli.terminal import duration, share
+from arkdev.harness.statistics import RunStatistics
+from arkdev.harness.summary import Summary
+from arkdev.runs.records import (
+    Attempt,
+    GraderRecord,
+    GroupRecord,
+    TrajectoryRecord,
+    TurnRecord,
+    Verdict,
+)
+
+S, F = Verdict.SUCCESS, Verdict.FAILURE
+
+
+def mixed_run() -> Summary:
+    """Eight samples of four rollouts: some fail, some groups are equal, one is ungraded."""
+    statistics = RunStatistics(4)
+    for sample in range(8):
+        rewards: list[float | None] = []
+        for generation in range(4):
+            is_failed = (sample, generation) == (3, 2)
+            attempts = (Attempt(S, 0.9),)
+            if is_failed:
+                error = "KeyError: '城市' [bold]"
+                attempts = (Attempt(F, 0.2, error=error, where="plugins/rollout.py:61"),) * 4
+            tools = ("get_weather",)
+            turns = (
+                TurnRecord(0.0, 0.3, "tool_calls", 200, 30, tools, 0.02),
+                TurnRecord(0.4, 0.5, "stop", 260, None if sample == 1 else 20),
+            )
+            statistics.add_trajectory(
+                TrajectoryRecord(
+                    f"{sample}.{generation}",
+                    sample,
+                    generation,
+                    F if is_failed else S,
+                    1.0 + generation,
+                    attempts,
+                    finish_reason="stop",
+                    turns=turns,
+                    warnings=("client_built_per_rollout",),
+                )
+            )
+            rewards.append(None if is_failed else float((sample * generation) % 2))
+        is_ungraded = sample == 6
+        graded = (None,) * 4 if is_ungraded else tuple(rewards)
+        weather = GraderRecord(
+            "weather",
+            1.0,
+            F if is_ungraded else S,
+            graded,
+            {"length": 10.0 * sample},
+            attempts=4 if is_ungraded else 1,
+            duration_s=0.004,
+            error="judge answered 503" if is_ungraded else None,
+        )
+        ids = tuple(f"{sample}.{generation}" for generation in range(4))
+        verdict = F if is_ungraded or None in rewards else S
+        statistics.add_group(GroupRecord(sample, verdict, ids, graded, (weather,)))
+    return statistics.summary()
+
+
+def shown(summary: Summary, *, width: int, encoding: str = "utf-8", color: bool = False) -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, errors="strict", newline="")
+    console = Console(
+        file=file, width=width, force_terminal=color, color_system="standard" if color else None
+    )
+    render_summary(summary, console, folder=Path("runs/20250301T101530Z-test-3fa9"))
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_first_line_says_the_outcome_in_words():
+    first = shown(mixed_run(), width=160).splitlines()[0].strip()
+    assert first == (
+        "27 of 32 rollouts graded, mean reward 0.30 ± 0.11; 1 failed, 4 ungraded: a job would fail"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160, 250])
+def test_no_line_is_wider_than_the_terminal(width):
+    text = shown(mixed_run(), width=width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_every_number_of_the_run_is_there(width):
+    text = shown(mixed_run(), width=width)
+    for part in (
+        "weather ×1",
+        "p5 0.000 p25 0.000 p50 0.000 p75 1.000 p95 1.000",
+        "31 succeeded 97%  ·  1 failed 3%",
+        "31 in 1  ·  1 in 4",
+        "4 ungraded",
+        "3 of 7 43% give no signal (3 all 0)",
+        "k=1",
+        "model call",
+        "get_weather",
+        "KeyError: '城市' [bold]",
+        "plugins/rollout.py:61",
+        "judge answered 503",
+        "proxy.rollout_client()",
+        "arkdev show 20250301T101530Z-test-3fa9 3.2",
+    ):
+        assert part in text
+
+
+def test_sections_stand_side_by_side_only_where_there_is_room():
+    def has_both(width: int) -> bool:
+        lines = shown(mixed_run(), width=width).splitlines()
+        return any("Rewards " in line and "Latency " in line for line in lines) or any(
+            "Rewards " in line and line.count("───") and "Graders " in line for line in lines
+        )
+
+    assert has_both(160)
+    assert not has_both(80)
+
+
+def test_without_colour_there_is_no_escape_and_with_it_there_is():
+    assert "\x1b" not in shown(mixed_run(), width=80)
+    assert "\x1b[" in shown(mixed_run(), width=80, color=True)
+
+
+def test_colour_changes_nothing_but_colour():
+    import re
+
+    coloured = shown(mixed_run(), width=80, color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == shown(mixed_run(), width=80)
+
+
+def test_ascii_terminal_gets_ascii_bars_and_rules():
+    summary = mixed_run()
+    ascii_only = RunStatistics(4)
+    ascii_only.add_trajectory(TrajectoryRecord("0.0", 0, 0, S, 1.0, (Attempt(S, 1.0),)))
+    ascii_only.add_group(GroupRecord(0, S, ("0.0",), (1.0,)))
+    text = shown(ascii_only.summary(), width=80, encoding="ascii")
+    assert "Rewards ----" in text
+    assert "####" in text
+    assert "±" in shown(summary, width=80)
+
+
+def test_gbk_terminal_gets_what_gbk_carries():
+    text = shown(mixed_run(), width=80, encoding="gbk")
+    assert "城市" in text
+    assert "█" in text
+
+
+def test_empty_sections_are_left_out():
+    statistics = RunStatistics(1)
+    statistics.add_trajectory(TrajectoryRecord("0.0", 0, 0, S, 1.0, (Attempt(S, 1.0),)))
+    text = shown(statistics.summary(), width=80)
+    assert "0 of 1 rollout graded" in text
+    for title in ("Rewards", "Graders", "Groups", "Failed attempts", "Warnings"):
+        assert title not in text
+    assert "no rollout finished" in shown(RunStatistics(1).summary(), width=80)
+
+
+def test_control_characters_of_a_plugin_cannot_steer_the_terminal():
+    statistics = RunStatistics(1)
+    attempt = Attempt(F, 0.1, error="\x1b[2J\x07wiped")
+    statistics.add_trajectory(TrajectoryRecord("0.0", 0, 0, F, 1.0, (attempt,)))
+    text = shown(statistics.summary(), width=80)
+    assert "\x1b" not in text
+    assert r"\x1b[2J\x07wiped" in text
+
+
+def test_shares_and_durations_do_not_round_to_a_lie():
+    assert [share(0, 9), share(1, 1000), share(999, 1000), share(9, 9)] == [
+        "0%",
+        "1%",
+        "99%",
+        "100%",
+    ]
+    assert [duration(s) for s in (0.0004, 0.312, 0.9996, 99.0, 125.0)] == [
+        "0.4 ms",
+        "312 ms",
+        "1.00 s",
+        "99.00 s",
+        "2m05s",
+    ]
