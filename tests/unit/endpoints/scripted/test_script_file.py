@@ -170,3 +170,13 @@ def test_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"answers: \xff")
     with pytest.raises(ConfigurationError, match="not UTF-8"):
         load_script(tmp_path / "latin.yaml")
+
+
+def test_the_example_of_the_documentation_is_a_valid_script(tmp_path: Path) -> None:
+    page = Path(__file__).parents[4] / "docs" / "scripted-model.md"
+    example = page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    model = ScriptedModel(script=script_of(tmp_path, example))
+    replies = [ask(model, "北京 now", turn=0) for _ in range(3)]
+    assert [reply.status for reply in replies] == [429, 429, 200]
+    assert choice_of(replies[2])["message"]["tool_calls"]
+    assert ask(model, "ping").body["choices"] is None

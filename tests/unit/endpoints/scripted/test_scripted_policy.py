@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -265,3 +266,13 @@ def test_answers_of_one_conversation_have_different_ids() -> None:
     second = answer({"messages": after_tool("22"), "tools": [WEATHER]}, seed=1, skill=1.0)
     other = answer({"messages": [QUESTION], "tools": [WEATHER]}, seed=2, skill=1.0)
     assert len({first["id"], second["id"], other["id"]}) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 20_000, "(" * 20_000 + "1", "1" + "-" * 20_000, "1+" * 9_000 + "1", "a\ud800"]
+)
+def test_odd_and_long_texts_are_answered_in_time(text: str) -> None:
+    started = time.process_time()
+    assert ask(text)["message"]["content"]
+    assert calls_of(ask(text, WEATHER))
+    assert time.process_time() - started < 1
