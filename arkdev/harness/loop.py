@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 
-MAX_EVENTS_PER_TURN = 8
+MAX_EVENTS_PER_TURN = 2
 
 
 class _FairSelector(selectors.DefaultSelector):
