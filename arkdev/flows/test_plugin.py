@@ -245,7 +245,7 @@ def _rare_garbage_collection() -> Iterator[None]:
     threshold = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(2_000, 50, 1000)
     try:
         yield
     finally:
