@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from clients import PROMPT, TOOLS
-
 from arkdev.flows.test_plan import PluginTestRequest, plan_test
 from arkdev.flows.test_plugin import run_test
+from clients import PROMPT, TOOLS
 
 PLUGINS = """
 from arkdev import SingleGraderResult, rollout, single_grader

@@ -26,9 +26,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import clients  # noqa: E402
-from server import TURNS  # noqa: E402
-
 from arkdev.harness.loop import new_event_loop  # noqa: E402
+from server import TURNS  # noqa: E402
 
 HEARTBEAT_S = 0.01
 MIN_ROLLOUTS = 16

@@ -23,8 +23,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document 
 
 
 def runs_here() -> Path:
-    """Return the folder of runs below the current directory."""
-    return Path.cwd() / "runs"
+    """Return the folder of runs of the workspace around the current directory."""
+    from arkdev.job.workspace import find_workspace
+
+    return find_workspace(Path.cwd()).root / "runs"
 
 
 def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> None:

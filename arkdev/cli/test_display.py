@@ -216,8 +216,9 @@ def _what_runs(plan: PluginTestPlan) -> str:
         for grader in plan.graders
     )
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
+    job = f"{plan.job.source.name}: " if plan.job else ""
     return (
-        f"{plan.rollout.reference} on {samples}{each}, {plan.concurrency} at once, "
+        f"{job}{plan.rollout.reference} on {samples}{each}, {plan.concurrency} at once, "
         f"graded by {graders}, model: {plan.endpoint.name}{model}"
     )
 
