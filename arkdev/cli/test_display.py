@@ -137,7 +137,9 @@ class Display:
             self._say(f"{self._num_done}/{self._plan.num_rollouts} rollouts  {note}")
 
     def _say(self, text: str) -> None:
-        self._err.print(Text(printable(text), style="dim"), soft_wrap=True)
+        # paths stay whole where the output is not for a person
+        is_for_person = self._err.is_terminal
+        self._err.print(Text(printable(text), style="dim"), soft_wrap=not is_for_person)
 
     def _say_interrupted(self) -> None:
         total = self._plan.num_rollouts

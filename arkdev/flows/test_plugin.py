@@ -86,7 +86,8 @@ async def run_test(
         observer.on_start(plan, run.folder)
         stack.enter_context(plugin_output_to(run.log_line))
         stack.enter_context(_environment(plan.envs))
-        import_module("arkdev.plugin.clients")  # a second once, not inside the first rollouts
+        # once here, not inside the first rollouts: importing openai takes about a second
+        import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
