@@ -16,7 +16,9 @@ DEFAULT_TEMPLATE = "rl_demo"
 
 def register(app: typer.Typer) -> None:
     """Add the command `init` to `app`."""
-    app.command(name="init")(init)
+    app.command(name="init", epilog="Example: arkdev init workspace my_agent --template rl_demo")(
+        init
+    )
 
 
 def init(
