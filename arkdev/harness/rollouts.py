@@ -13,7 +13,7 @@ from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, r
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.evidence import TokenEvidence
 from arkdev.plugin.host import FunctionHost
-from arkdev.plugin.loading import LoadedPlugin
+from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, Verdict
@@ -69,7 +69,7 @@ class SampleToRun:
 
 
 class RolloutRunner:
-    """Runs rollouts of one plugin."""
+    """Runs rollouts of one plugin. Raises what `require_kind` raises when it is no rollout."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RolloutRunner:
         new_session: Callable[[AttemptIdentity, Mapping[str, Any]], Session],
         context: PluginContext,
     ) -> None:
-        self._loaded = loaded
+        self._loaded = require_kind(loaded, is_rollout=True)
         self._host = host
         self._door = door
         self._new_session = new_session
