@@ -129,17 +129,17 @@ class RolloutRunner:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
             failed: Outcome[RolloutResult] = outcome_of_exception(error)
-            return replace(failed, num_turns=len(session.turns))
+            return replace(failed, num_turns=session.num_turns)
         finally:
             self._door.close(session)
             current_attempt.reset(token)
-        if result.status.value == Verdict.SUCCESS.value and not session.turns:
+        if result.status.value == Verdict.SUCCESS.value and not session.num_turns:
             session.note("no_model_call")
         return Outcome(
             VERDICT_OF[result.status],
             value=result,
             error=result.error or None,
-            num_turns=len(session.turns),
+            num_turns=session.num_turns,
         )
 
 
