@@ -48,11 +48,18 @@ class FinishedRollout:
             messages=copy.deepcopy(list(self.record.messages)),
             usage=self.record.usage or {},
             finish_reason=self.record.finish_reason,
-            extra=copy.deepcopy(self.record.extra),
+            extra=_copied(self.record.extra),
             total_token_ids=list(tokens.token_ids) if tokens else None,
             total_loss_weight=list(tokens.loss_weight) if tokens else None,
             total_token_logprobs=list(tokens.logprobs) if tokens else None,
         )
+
+
+def _copied(extra: dict[str, Any] | None) -> dict[str, Any] | None:
+    try:
+        return copy.deepcopy(extra)
+    except Exception:  # noqa: BLE001 (a rollout may put anything there, a client or a lock too)
+        return dict(extra or {})
 
 
 @dataclass(frozen=True)
