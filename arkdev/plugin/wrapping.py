@@ -59,18 +59,30 @@ def _wrap(client: Any, proxy: InferenceProxy, *, is_async: bool) -> Any:
             where=callers_place(),
             hint="pass an OpenAI, AsyncOpenAI, Ark or AsyncArk client",
         )
-    if type(client).__name__.startswith("Async") and not is_async:
-        raise PluginError(
-            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
-            where=callers_place(),
-            hint="use wrap_async_client_inplace, and await create()",
-        )
+    _check_client(client, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
         tracked = _TrackedCreate(client, create)
         completions.create = tracked.async_create() if is_async else tracked.sync_create()
     tracked.bind(proxy)
     return client
+
+
+def _check_client(client: Any, *, is_async: bool) -> None:
+    """Refuse a client of the other sort, where its class tells."""
+    bases = type(client).__mro__
+    if not is_async and any(base.__name__.startswith("Async") for base in bases):
+        raise PluginError(
+            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_async_client_inplace, and await create()",
+        )
+    if is_async and any(base.__name__ in ("OpenAI", "Ark") for base in bases):
+        raise PluginError(
+            f"wrap_async_client_inplace was given a synchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_client_inplace",
+        )
 
 
 class _TrackedCreate:
