@@ -167,7 +167,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),
-        notes=notes,
+        notes=(*notes, *(job.warnings if job else ())),
     )
 
 
