@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,6 @@ import typer
 from arkdev.errors import UsageError
 
 DEFAULT_TEMPLATE = "rl_demo"
-_SCHEMA_VERSION = 1
 
 
 def register(app: typer.Typer) -> None:
@@ -48,10 +46,14 @@ def init(
     directory = _directory(target or [])
     files = create_workspace(directory, template=template)
     if as_json:
-        _print_json(
-            template=template,
-            directory=str(directory.resolve()),
-            files=[file.as_posix() for file in files],
+        from arkdev.cli.output import print_json
+
+        print_json(
+            {
+                "template": template,
+                "directory": str(directory.resolve()),
+                "files": [file.as_posix() for file in files],
+            }
         )
         return
     _print_made(directory, template=template, files=files)
@@ -78,18 +80,12 @@ def _print_templates(*, as_json: bool) -> None:
     from arkdev.flows.init_workspace import TEMPLATES, describe_templates
 
     if as_json:
-        _print_json(
-            default=DEFAULT_TEMPLATE,
-            templates=[{"name": name, "description": text} for name, text in TEMPLATES.items()],
-        )
+        from arkdev.cli.output import print_json
+
+        templates = [{"name": name, "description": text} for name, text in TEMPLATES.items()]
+        print_json({"default": DEFAULT_TEMPLATE, "templates": templates})
     else:
         typer.echo(describe_templates())
-
-
-def _print_json(**document: object) -> None:
-    typer.echo(
-        json.dumps({"schema_version": _SCHEMA_VERSION, **document}, ensure_ascii=False, indent=2)
-    )
 
 
 def _print_made(directory: Path, *, template: str, files: tuple[Path, ...]) -> None:

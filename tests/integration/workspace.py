@@ -154,7 +154,11 @@ class Workspace:
 
 
 def job_yaml(
-    *, rollout: str = "plugins.rollout:answer", grader: str = "plugins.grader:one", **more: Any
+    *,
+    rollout: str = "plugins.rollout:answer",
+    grader: str = "plugins.grader:one",
+    grader_name: str = "one",
+    **more: Any,
 ) -> str:
     """A job file with the keys that a test needs."""
     job = {
@@ -165,7 +169,7 @@ def job_yaml(
         "data": {"training_set": {"local_files": ["data.jsonl"]}},
         "custom_rl_pipeline": {
             "rollout": {"plugin": {"name": "answer", "python_func": rollout}},
-            "graders": [{"plugin": {"name": "one", "python_func": grader}}],
+            "graders": [{"plugin": {"name": grader_name, "python_func": grader}}],
         },
         **more,
     }
