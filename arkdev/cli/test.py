@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,8 +134,6 @@ def plugin(
 def _sample_text(sample: str | None) -> str | None:
     if sample != "-":
         return sample
-    import sys
-
     text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
     if not text:
         raise UsageError("--sample -: nothing came on standard input")
@@ -146,11 +146,14 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
-    plan = plan_test(request)
+    # what plugins print while they are imported, or outside a rollout, is no part of the result
+    with redirect_stdout(sys.stderr):
+        plan = plan_test(request)
     display = display_for(plan, as_json=as_json)
-    with display:
+    with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(run_test(plan, display), on_give_up=display.give_up)
     if as_json:
+        display.report_in_a_line(outcome)
         _print_json(plan, outcome)
     else:
         display.report(outcome)
