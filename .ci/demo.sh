@@ -13,4 +13,5 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/arkdev-demo.XXXXXX")
 say_and_run arkdev init workspace "$folder/weather" --template rl_demo
 say_and_run cd "$folder/weather"
 say_and_run arkdev test plugin
+say_and_run arkdev test plugin --sample 0
 printf '\nThe workspace stays in %s\n' "$folder/weather"

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from arkdev.flows.test_plan import TestRequest, plan_test
+from arkdev.flows.test_plan import PluginTestRequest, plan_test
 from arkdev.flows.test_plugin import run_test
 from clients import PROMPT, TOOLS
 
@@ -72,7 +72,7 @@ async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: b
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         _write_workspace(root, num_samples=num_rollouts)
-        request = TestRequest(
+        request = PluginTestRequest(
             start=root,
             rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
             graders=("plugins.bench:grade",),

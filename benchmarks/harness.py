@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import clients  # noqa: E402
+from arkdev.harness.loop import new_event_loop  # noqa: E402
 from server import TURNS  # noqa: E402
 
 HEARTBEAT_S = 0.01
@@ -129,6 +130,13 @@ async def measure(variant: str, *, url: str, in_flight: int, num_rollouts: int) 
     )
 
 
+def run_on_its_loop(variant: str, work: Coroutine[Any, Any, Any]) -> Any:
+    """Run `work` on the loop that `arkdev` makes for itself, or on the standard one."""
+    factory = new_event_loop if variant.startswith("arkdev") else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
+
+
 @contextmanager
 def chat_server(*, latency_ms: float) -> Iterator[str]:
     """Start server.py in another process, yield its URL, end it."""
@@ -183,7 +191,7 @@ def measure_memory(variant: str, *, url: str, num_rollouts: int) -> list[tuple[i
     run = VARIANTS[variant][1]
     points = []
     for tenth in range(1, 11):
-        asyncio.run(run(url, in_flight=128, num_rollouts=num_rollouts // 10))
+        run_on_its_loop(variant, run(url, in_flight=128, num_rollouts=num_rollouts // 10))
         gc.collect()
         points.append((tenth * num_rollouts // 10, resident_mb()))
     return points
@@ -228,13 +236,14 @@ def main() -> None:
             print_memory(variant, points)
             return
         measurements = [
-            asyncio.run(
+            run_on_its_loop(
+                variant,
                 measure(
                     variant,
                     url=url,
                     in_flight=in_flight,
                     num_rollouts=max(MIN_ROLLOUTS, in_flight * arguments.rollouts_per_slot),
-                )
+                ),
             )
             for in_flight in map(int, arguments.in_flight.split(","))
             for variant in variants

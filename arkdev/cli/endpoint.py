@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -49,6 +48,8 @@ def serve(
 
     Then: arkdev test plugin --endpoint http://127.0.0.1:8000/v1 --model scripted
     """
+    import asyncio  # not at the top: it costs as much as typer, and `--help` needs none of it
+
     from arkdev.endpoints.scripted.script import load_script
     from arkdev.endpoints.scripted.server import ScriptedServer
 
@@ -64,6 +65,8 @@ def serve(
 async def _serve(
     server: ScriptedServer, *, host: str, port: int, settings: dict[str, Any] | None
 ) -> None:
+    import asyncio
+
     try:
         url = await server.start(host, port)
     except OSError as error:

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 
 def register(app: typer.Typer) -> None:
     """Add `list` to `app`, the group `endpoint`."""
-    app.command("list")(list_command)
+    app.command("list", epilog="Example: arkdev endpoint list --json")(list_command)
 
 
 def list_command(

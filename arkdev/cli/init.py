@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from arkdev.cli.output import print_json
 from arkdev.errors import UsageError
 
 DEFAULT_TEMPLATE = "rl_demo"
@@ -15,7 +16,9 @@ DEFAULT_TEMPLATE = "rl_demo"
 
 def register(app: typer.Typer) -> None:
     """Add the command `init` to `app`."""
-    app.command(name="init")(init)
+    app.command(name="init", epilog="Example: arkdev init workspace my_agent --template rl_demo")(
+        init
+    )
 
 
 def init(
@@ -46,8 +49,6 @@ def init(
     directory = _directory(target or [])
     files = create_workspace(directory, template=template)
     if as_json:
-        from arkdev.cli.output import print_json
-
         print_json(
             {
                 "template": template,
@@ -80,8 +81,6 @@ def _print_templates(*, as_json: bool) -> None:
     from arkdev.flows.init_workspace import TEMPLATES, describe_templates
 
     if as_json:
-        from arkdev.cli.output import print_json
-
         templates = [{"name": name, "description": text} for name, text in TEMPLATES.items()]
         print_json({"default": DEFAULT_TEMPLATE, "templates": templates})
     else:

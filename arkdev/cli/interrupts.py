@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from arkdev.errors import ExitCode
+from arkdev.harness.loop import new_event_loop
 
 _T = TypeVar("_T")
 GIVE_UP_AFTER_S = 3.0
@@ -22,7 +23,7 @@ def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[],
     be cancelled: after `GIVE_UP_AFTER_S` the process ends with code 130 from another thread.
     Records are whole lines on the disk at any moment, so nothing is torn by that.
     """
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         loop = runner.get_loop()
         task = loop.create_task(work)
         was_interrupted = threading.Event()

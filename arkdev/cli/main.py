@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from arkdev import __version__
+from arkdev.cli.output import configure_streams, drop_output, print_error
 from arkdev.errors import ArkdevError, ExitCode
 
 _COMMANDS = ("init", "run", "runs")
@@ -95,6 +96,7 @@ def _root(
 
 def run(arguments: Sequence[str], *, build: Callable[[], typer.Typer] = build_app) -> int:
     """Run one command line and return its exit code; errors are reported on stderr."""
+    configure_streams()
     try:
         build()(args=list(arguments), prog_name="arkdev")
     except SystemExit as exit_request:
@@ -116,7 +118,7 @@ def _is_debugging() -> bool:
 def _on_known_error(error: ArkdevError) -> int:
     if _is_debugging():
         traceback.print_exception(error, file=sys.stderr)
-    import_module("arkdev.cli.output").print_error(error)
+    print_error(error)
     return error.exit_code
 
 
@@ -135,6 +137,5 @@ def _is_output_closed() -> bool:
     poll.register(sys.stdout, 0)  # no event asked for: only an error or a hang-up is reported
     if not poll.poll(0):
         return False
-    # the flush at interpreter exit needs somewhere to write
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop_output(sys.stdout.fileno())
     return True

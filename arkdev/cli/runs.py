@@ -23,19 +23,21 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document 
 
 
 def runs_here() -> Path:
-    """Return the folder of runs below the current directory."""
-    return Path.cwd() / "runs"
+    """Return the folder of runs of the workspace around the current directory."""
+    from arkdev.job.workspace import find_workspace
+
+    return find_workspace(Path.cwd()).root / "runs"
 
 
 def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> None:
     """Add the commands `runs` and `show` to `app`; `runs_root` says where runs are kept."""
 
-    @app.command("runs")
+    @app.command("runs", epilog="Example: arkdev runs --json")
     def runs_command(as_json: JsonFlag = False) -> None:
         """List the runs, the newest first."""
         list_command(runs_root(), as_json=as_json)
 
-    @app.command("show")
+    @app.command("show", epilog="Examples: arkdev show latest 7.1; arkdev show --failed")
     def show_command(
         run: Annotated[
             str, typer.Argument(help="Id, its unique beginning or end, a path, or latest.")

@@ -45,10 +45,12 @@ def plugin(
         typer.Option("--grader", metavar="MODULE:FUNCTION[=WEIGHT]", help="A grader; repeatable."),
     ] = None,
     data: Annotated[
-        list[Path] | None, typer.Option("--data", help="A JSONL file of samples; repeatable.")
+        list[Path] | None,
+        typer.Option("--data", metavar="FILE", help="A JSONL file of samples; repeatable."),
     ] = None,
     job: Annotated[
-        Path | None, typer.Option("--job", help="The job file, in place of job.yaml or job.py.")
+        Path | None,
+        typer.Option("--job", metavar="FILE", help="The job file, in place of job.yaml or job.py."),
     ] = None,
     sample: Annotated[
         str | None,
@@ -57,45 +59,60 @@ def plugin(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many samples.")
+        int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many samples.")
     ] = None,
     n_sample: Annotated[
-        int | None, typer.Option("--n-sample", min=1, help="Rollouts of each sample (default 1).")
+        int | None,
+        typer.Option("--n-sample", metavar="N", min=1, help="Rollouts of each sample (default 1)."),
     ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", min=1, help="Rollouts at once (default: the job's batch_size, or 32)."
+            "--concurrency",
+            metavar="N",
+            min=1,
+            help="Rollouts at once (default: the job's batch_size, or 32).",
         ),
     ] = None,
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", help="scripted (default), ark, a name of yours, or a URL."),
+        typer.Option(
+            "--endpoint",
+            metavar="NAME|URL",
+            help="scripted (default), ark, a name of yours, or a URL.",
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="The endpoint's model.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
+    ] = None,
     api_key_env: Annotated[
         str | None,
         typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
     ] = None,
     skill: Annotated[
         float | None,
-        typer.Option("--skill", min=0, max=1, help="How often the scripted model is right."),
+        typer.Option(
+            "--skill", metavar="0..1", min=0, max=1, help="How often the scripted model is right."
+        ),
     ] = None,
     script: Annotated[
-        Path | None, typer.Option("--script", help="A script file for the scripted model.")
+        Path | None,
+        typer.Option("--script", metavar="FILE", help="A script file for the scripted model."),
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Over the sample's and the job's.")
+        float | None,
+        typer.Option("--temperature", metavar="T", help="Over the sample's and the job's."),
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", help="Over the sample's and the job's.")
+        float | None, typer.Option("--top-p", metavar="P", help="Over the sample's and the job's.")
     ] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", help="Over the sample's and the job's.")
+        int | None,
+        typer.Option("--max-new-tokens", metavar="N", help="Over the sample's and the job's."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the scripted model.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the scripted model.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The run's folder, new or empty.")
+        Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
     real_ark_sdk: Annotated[
         bool, typer.Option("--real-ark-sdk", help="Import the installed ark_sdk, not arkdev's.")

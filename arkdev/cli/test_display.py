@@ -143,7 +143,9 @@ class Display:
             self._say(f"{self._num_done}/{self._plan.num_rollouts} rollouts  {note}")
 
     def _say(self, text: str) -> None:
-        self._err.print(Text(printable(text), style="dim"), soft_wrap=True)
+        # paths stay whole where the output is not for a person
+        is_for_person = self._err.is_terminal
+        self._err.print(Text(printable(text), style="dim"), soft_wrap=not is_for_person)
 
     def _say_interrupted(self) -> None:
         total = self._plan.num_rollouts
@@ -226,8 +228,9 @@ def _what_runs(plan: PluginTestPlan) -> str:
     num_slots = min(plan.concurrency, plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
+    job = f"{plan.job.source.name}: " if plan.job else ""
     return (
-        f"{plan.rollout.reference} on {samples}{each}{slots}, "
+        f"{job}{plan.rollout.reference} on {samples}{each}{slots}, "
         f"graded by {graders}, model: {plan.endpoint.name}{model}"
     )
 

@@ -17,22 +17,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.keys import find_api_key, parse_key_variable, read_api_key, user_config_folder
+from arkdev.endpoints.keys import parse_key_variable, read_api_key, user_config_folder
 from arkdev.endpoints.parameters import Family
 from arkdev.endpoints.spec import EndpointSpec, parse_base_url, parse_family
 from arkdev.errors import ConfigurationError, UsageError
-
-__all__ = [
-    "ARK",
-    "SCRIPTED",
-    "EndpointSpec",
-    "find_secrets",
-    "list_endpoints",
-    "open_endpoint",
-    "resolve_endpoint",
-    "user_config_file",
-    "user_keys_file",
-]
 
 SCRIPTED = EndpointSpec(
     name="scripted",
@@ -146,14 +134,6 @@ def open_endpoint(
         spec, api_key=key, max_in_flight=max_in_flight, timeout_s=timeout_s
     )
     return endpoint
-
-
-def find_secrets(spec: EndpointSpec) -> list[str]:
-    """Return the values that must never be written down: the endpoint's key, when there is one."""
-    if spec.api_key_env is None:
-        return []
-    key = find_api_key(spec.api_key_env, keys_file=user_keys_file())
-    return [] if key is None else [key.get_secret_value()]
 
 
 def _open_scripted(spec: EndpointSpec, *, skill: float | None, script: Path | None) -> Endpoint:

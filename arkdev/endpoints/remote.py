@@ -147,7 +147,9 @@ class RemoteEndpoint:
                 is_timeout=True,
             ) from None
         except OSError as error:
-            what = "no address for the host of" if isinstance(error, gaierror) else "no connection to"
+            what = (
+                "no address for the host of" if isinstance(error, gaierror) else "no connection to"
+            )
             address = f"{target.host}:{target.port}"
             raise EndpointUnreachableError(
                 f"{what} {address}{_reason(error)}", hint=self._connection_hint()

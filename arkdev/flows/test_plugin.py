@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import platform
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -91,8 +92,10 @@ async def run_test(
         observer.on_start(plan, run.folder)
         stack.enter_context(plugin_output_to(run.log_line))
         stack.enter_context(_environment(plan.envs))
-        import_module("arkdev.plugin.clients")  # a second once, not inside the first rollouts
+        # once here, not inside the first rollouts: importing openai takes about a second
+        import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, _Recorder(run, statistics, observer))
         try:
             await services.endpoint.run(engine.run(plan.samples()))
@@ -261,6 +264,24 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """Look for cycles rarely, and never among what was imported.
+
+    A full collection stops every rollout for as long as it takes to walk all imported modules;
+    with hundreds of rollouts in flight that was a quarter of the time.
+    """
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 @contextmanager

@@ -82,6 +82,8 @@ class Engine:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
                 tasks.create_task(self._slot(work, tasks))
+                # one by one: hundreds of first calls in one turn would stop the loop for a second
+                await asyncio.sleep(0)
 
     def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, int]]:
         """Yield (group, generation) in dataset order; a dropped group's rest is not begun."""
@@ -105,11 +107,10 @@ class Engine:
             self._on_rollout(finished)
             group.rollouts.append(finished)
             if group.is_done:
-                await self._grading_slots.acquire()
                 tasks.create_task(self._finish(group))
 
     async def _finish(self, group: _Group) -> None:
-        try:
+        async with self._grading_slots:
             group.rollouts.sort(key=lambda finished: finished.record.generation)
             dropping = [
                 finished.record
@@ -123,8 +124,6 @@ class Engine:
                 self._on_group(_ungraded(group))
             else:
                 self._on_group(await self._grading.grade(group.sample, group.rollouts))
-        finally:
-            self._grading_slots.release()
 
 
 def _ungraded(group: _Group) -> GroupRecord:

@@ -28,21 +28,18 @@ def read_job(root: Path, path: Path | None = None) -> Job | None:
     names are relative to `root`. Raises `JobError` with file:line for all that is wrong.
     """
     root = Path(root).absolute()
-    found = [root / name for name in JOB_FILES if (root / name).is_file()]
     if path is None:
-        if not found:
-            return None
-        return _read(found[0], root=root, not_read=tuple(found[1:]))
+        found = (root / name for name in JOB_FILES if (root / name).is_file())
+        first = next(found, None)
+        return None if first is None else _read(first, root=root)
     path = Path(path).absolute()
     if not path.is_file():
         raise JobError("there is no such job file", where=shown_path(path))
-    return _read(path, root=root, not_read=())
+    return _read(path, root=root)
 
 
-def _read(path: Path, *, root: Path, not_read: tuple[Path, ...]) -> Job:
-    warnings = [
-        f"{shown_path(path)} is read; {shown_path(other)} beside it is not" for other in not_read
-    ]
+def _read(path: Path, *, root: Path) -> Job:
+    warnings: list[str] = []
     if path.suffix == ".py":
         config = revalidated(run_job_file(path, root=root), path=path)
         return _normalised(config, source=path, root=root, warnings=warnings)

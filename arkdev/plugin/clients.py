@@ -16,6 +16,8 @@ import openai  # noqa: TID253 (the leaf)
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.wrapping import wrap_async_client_inplace, wrap_client_inplace
 
+_NOWHERE = "http://127.0.0.1"
+
 _async_transports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
     weakref.WeakKeyDictionary()
 )
@@ -24,6 +26,16 @@ _async_transports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
 @functools.cache
 def _sync_transport() -> Any:
     return openai.DefaultHttpxClient()
+
+
+def prepare() -> None:
+    """Do once, before a run, what the first client and the first call would do."""
+    clients: tuple[openai.OpenAI | openai.AsyncOpenAI, ...] = (
+        openai.OpenAI(base_url=_NOWHERE, api_key="none", http_client=_sync_transport()),
+        openai.AsyncOpenAI(base_url=_NOWHERE, api_key="none", http_client=_async_transport()),
+    )
+    for client in clients:
+        _ = client.chat.completions  # loads the resource's module
 
 
 def _async_transport() -> Any:

@@ -10,20 +10,21 @@ from arkdev.plugin.conversation import clean_message
 
 
 def to_plain(value: Any) -> Any:
-    """Return `value` with every pydantic object in it turned into a dict."""
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
+    """Return a copy of `value` as plain JSON, with every pydantic object in it turned into a dict.
+
+    The copy shares nothing with the plugin's own objects. By way of JSON text, since that is
+    written in C. Raises `TypeError` when something in it is not JSON.
+    """
+    return json.loads(json.dumps(value, default=_dumped))
+
+
+def _dumped(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
-    return to_plain(dump()) if callable(dump) else value
+    if callable(dump):
+        return dump()
+    raise TypeError(f"{value!r} ({type(value).__name__}) is not JSON")
 
 
 def plain_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return a copy of `messages` as JSON objects that later edits by the plugin cannot reach.
-
-    Raises `TypeError` when a message holds something that is not JSON.
-    """
-    cleaned = [clean_message(to_plain(message)) for message in messages]
-    copied: list[dict[str, Any]] = json.loads(json.dumps(cleaned))
-    return copied
+    """Return a copy of `messages` as JSON objects, without what says nothing."""
+    return [clean_message(message) for message in to_plain(list(messages))]

@@ -15,7 +15,8 @@ from typing import Any
 
 from arkdev.errors import ComesLaterError, PluginError, SamplingParameterError
 from arkdev.plugin.answers import convert_answer, translated_error
-from arkdev.plugin.plain import plain_messages, to_plain
+from arkdev.plugin.conversation import clean_message
+from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.source import callers_place
 
@@ -58,18 +59,30 @@ def _wrap(client: Any, proxy: InferenceProxy, *, is_async: bool) -> Any:
             where=callers_place(),
             hint="pass an OpenAI, AsyncOpenAI, Ark or AsyncArk client",
         )
-    if type(client).__name__.startswith("Async") and not is_async:
-        raise PluginError(
-            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
-            where=callers_place(),
-            hint="use wrap_async_client_inplace, and await create()",
-        )
+    _check_client(client, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
         tracked = _TrackedCreate(client, create)
         completions.create = tracked.async_create() if is_async else tracked.sync_create()
     tracked.bind(proxy)
     return client
+
+
+def _check_client(client: Any, *, is_async: bool) -> None:
+    """Refuse a client of the other sort, where its class tells."""
+    bases = type(client).__mro__
+    if not is_async and any(base.__name__.startswith("Async") for base in bases):
+        raise PluginError(
+            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_async_client_inplace, and await create()",
+        )
+    if is_async and any(base.__name__ in ("OpenAI", "Ark") for base in bases):
+        raise PluginError(
+            f"wrap_async_client_inplace was given a synchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_client_inplace",
+        )
 
 
 class _TrackedCreate:
@@ -161,12 +174,10 @@ class _Call:
                 hint="leave stream out; the whole answer comes at once",
             )
         self.timeout_s = _seconds(self._kwargs.get("timeout"))
-        self.messages = plain_messages(self._kwargs.get("messages") or [])
-        self.body = {
-            **{k: to_plain(v) for k, v in self._kwargs.items() if k not in _CLIENT_OPTIONS},
-            **extra_body,
-            "messages": self.messages,
-        }
+        given = {k: v for k, v in self._kwargs.items() if k not in _CLIENT_OPTIONS}
+        self.body: dict[str, Any] = to_plain({**given, **extra_body})
+        self.messages = [clean_message(message) for message in self.body.get("messages", [])]
+        self.body["messages"] = self.messages
         self.body.pop("stream", None)
 
     def standalone_kwargs(self) -> dict[str, Any]:

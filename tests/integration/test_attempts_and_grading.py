@@ -140,9 +140,7 @@ async def test_a_judge_that_is_down_grades_nothing(
     monkeypatch.setenv("JUDGE_URL", await server.start("127.0.0.1", 0))
     workspace.write("plugins/grader.py", GRADERS)
     try:
-        plan = plan_test(
-            PluginTestRequest(start=workspace.root, graders=("plugins.grader:judge",))
-        )
+        plan = plan_test(PluginTestRequest(start=workspace.root, graders=("plugins.grader:judge",)))
         outcome = await run_test(plan, Silent())
     finally:
         await server.stop()
@@ -174,9 +172,7 @@ def test_a_weighted_reward_needs_all_its_graders(workspace: Workspace) -> None:
 
 def test_one_exception_costs_its_own_sample_only(workspace: Workspace) -> None:
     workspace.write("plugins/rollout.py", BY_QUESTION)
-    workspace.samples(
-        *("raise" if number == 7 else "none " * (number + 1) for number in range(16))
-    )
+    workspace.samples(*("raise" if number == 7 else "none " * (number + 1) for number in range(16)))
 
     async def tasks_left() -> int:
         plan = plan_test(PluginTestRequest(start=workspace.root, out=workspace.root / "out"))
@@ -209,13 +205,13 @@ TURNS = '''
             completion = client.chat.completions.create(model="m", messages=messages)
             messages.append(completion.choices[0].message.model_dump())
 '''
-SHORT_IS_GOOD = '''
+SHORT_IS_GOOD = """
     from arkdev import single_grader
 
     @single_grader
     def one(context, sample, trajectory):
         return float(len(trajectory.messages) < 5)
-'''
+"""
 
 
 def test_the_mean_counts_rollouts_not_turns_and_leaves_failures_out(

@@ -118,7 +118,9 @@ def test_chinese_paths_and_names_work_under_the_c_locale(tmp_path: Path) -> None
     workspace.write("plugins/grader.py", CHINESE_GRADER)
     workspace.samples(*QUESTIONS, name="路径/数据.jsonl")
     data = {"training_set": {"local_files": ["路径/数据.jsonl"]}}
-    workspace.write("job.yaml", job_yaml(grader="plugins.grader:打分", grader_name="评分", data=data))
+    workspace.write(
+        "job.yaml", job_yaml(grader="plugins.grader:打分", grader_name="评分", data=data)
+    )
     told, said = communicate(workspace, "test", "plugin", "--json", **C_LOCALE)
     document = json.loads(told.decode("utf-8"))
     assert document["exit_code"] == 0, said

@@ -16,7 +16,7 @@ from arkdev.runs.reader import RunReader
 from tests.integration.workspace import Workspace
 
 SLEEPS = {
-    "sync": '''
+    "sync": """
         import time
         from arkdev import rollout
 
@@ -27,8 +27,8 @@ SLEEPS = {
             if sample.messages[0].content == "slow":
                 print("asleep")
                 time.sleep(60)
-    ''',
-    "blocks the loop": '''
+    """,
+    "blocks the loop": """
         import time
         from arkdev import rollout
 
@@ -41,8 +41,8 @@ SLEEPS = {
             if sample.messages[0].content == "slow":
                 print("asleep")
                 time.sleep(60)
-    ''',
-    "swallows the cancellation": '''
+    """,
+    "swallows the cancellation": """
         import asyncio
         from arkdev import rollout
 
@@ -59,7 +59,7 @@ SLEEPS = {
             await client.chat.completions.create(
                 model="m", messages=sample.model_dump()["messages"]
             )
-    ''',
+    """,
 }
 
 

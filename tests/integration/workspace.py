@@ -25,23 +25,23 @@ from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
 from arkdev.sessions.session import RetryPolicy, Session
 
-ASK_ONCE = '''
+ASK_ONCE = """
     from arkdev import rollout
 
     @rollout
     def answer(context, proxy, sample):
         client = proxy.rollout_client()
         client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
-'''
+"""
 """A rollout that asks the model once."""
 
-GIVE_ONE = '''
+GIVE_ONE = """
     from arkdev import single_grader
 
     @single_grader
     def one(context, sample, trajectory):
         return 1.0
-'''
+"""
 """A grader that gives every trajectory 1."""
 
 

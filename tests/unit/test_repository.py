@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("arkdev", "templates")
 _OPENERS = {"open", "fdopen", "read_text", "write_text"}
-_BINARY_MODES = {"rb", "wb", "ab", "xb", "rb+", "r+b", "wb+", "w+b", "ab+", "a+b"}
+_BINARY = {"rb", "wb", "ab", "xb", "rb+", "r+b", "wb+", "w+b", "ab+", "a+b"}
 # spelt in pieces, so that this file is not its own finding
 _PRIVATE = re.compile(
     "|".join(["/wo" + "rk/", "/ro" + "ot/", r"/ho" + r"me/\w+/", "/opt/py" + "pi"])
@@ -39,22 +39,26 @@ def text_files() -> Iterator[Path]:
             yield path
 
 
+def opens_text(call: ast.Call) -> bool:
+    """Whether the call opens a text file, by its name and its arguments."""
+    function = ast.unparse(call.func)
+    name = function.rpartition(".")[2]
+    if name not in _OPENERS or function in ("os.open", "webbrowser.open"):
+        return False
+    constants = {node.value for node in ast.walk(call) if isinstance(node, ast.Constant)}
+    if name == "open" and "." in function and call.args:
+        # a path's open() takes a mode first; anything else is another thing that opens
+        return isinstance(getattr(call.args[0], "value", None), str) and not constants & _BINARY
+    return not (name in ("open", "fdopen") and constants & _BINARY)
+
+
 def calls_without_encoding(source: str) -> Iterator[int]:
     """Lines of calls that open a text file and leave its encoding to the machine."""
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or not opens_text(node):
             continue
-        function = ast.unparse(node.func)
-        name = function.rpartition(".")[2]
-        if name not in _OPENERS or function in ("os.open", "webbrowser.open"):
-            continue
-        values = [*node.args, *(keyword.value for keyword in node.keywords)]
-        is_binary = name in ("open", "fdopen") and any(
-            isinstance(value, ast.Constant) and str(value.value) in _BINARY_MODES
-            for value in values
-        )
         # a keyword without a name is **options, which may hold the encoding
-        if not is_binary and not {keyword.arg for keyword in node.keywords} & {"encoding", None}:
+        if not {keyword.arg for keyword in node.keywords} & {"encoding", None}:
             yield node.lineno
 
 
@@ -66,6 +70,8 @@ def calls_without_encoding(source: str) -> Iterator[int]:
         ('open("a", encoding="utf-8")', []),
         ('path.read_text()\npath.write_text("b")', [1, 2]),
         ('path.open("ab")', []),
+        ('path.open("w")\npath.open()', [1, 2]),
+        ("door.open(session)", []),
         ('os.open("a", 0)', []),
         ('open("a", **options)', []),
     ],

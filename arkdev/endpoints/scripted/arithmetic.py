@@ -18,10 +18,14 @@ _WORDS = (
     (re.compile(r"[−–]"), "-"),
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
 )
-_NUMBER = r"\d+(?:\.\d+)?"
+# repetitions are bounded, so that a long text of digits or brackets costs linear time
+_NUMBER = r"\d{1,18}(?:\.\d{1,9})?"
 _CHAIN = re.compile(
-    rf"(?<![\w.])[-(\s]*{_NUMBER}[\s)]*(?:[-+*/][-(\s]*{_NUMBER}[\s)]*)+(?![\w.]*\d)"
+    rf"(?<![\w.])[-( ]{{0,8}}{_NUMBER}[ )]{{0,8}}(?:[-+*/][-( ]{{0,8}}{_NUMBER}[ )]{{0,8}})+"
+    r"(?![\w.]{0,8}\d)"
 )
+MAX_EXPRESSION_CHARS = 200
+
 _PAIR = (
     (r"(?:sum of|total of)", "+"),
     (r"(?:difference (?:between|of))", "-"),
@@ -33,7 +37,7 @@ _ENGLISH_PAIRS = tuple(
     for words, operator in _PAIR
 )
 _CHINESE_PAIR = re.compile(
-    rf"({_NUMBER})\s*[和与跟]\s*({_NUMBER})\s*[的之]?\s*(相[加减乘除]|[和差积商]|乘积)"
+    rf"(?<!\d)({_NUMBER})\s*[和与跟]\s*({_NUMBER})\s*[的之]?\s*(相[加减乘除]|[和差积商]|乘积)"
 )
 _CHINESE_OPERATOR = {"和": "+", "加": "+", "差": "-", "减": "-", "积": "*", "乘": "*"}
 _TOKEN = re.compile(rf"{_NUMBER}|[-+*/()]")
@@ -58,8 +62,12 @@ def find_expression(text: str) -> str | None:
     for pattern, operator in _ENGLISH_PAIRS:
         if match := pattern.search(text):
             return f"{match[1]} {operator} {match[2]}"
-    chains = [" ".join(m.group().split()) for m in _CHAIN.finditer(text)]
-    usable = [_balanced(chain) for chain in chains if not _is_date(chain)]
+    chains = [match.group() for match in _CHAIN.finditer(" ".join(text.split()))]
+    usable = [
+        _balanced(chain)
+        for chain in chains
+        if len(chain) <= MAX_EXPRESSION_CHARS and not _is_date(chain)
+    ]
     return max(usable, key=len, default=None)
 
 

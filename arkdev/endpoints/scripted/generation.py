@@ -228,29 +228,23 @@ def _number(schema: Schema, evidence: Evidence, *, root: Schema, is_integer: boo
     default = schema.get("default")
     if isinstance(default, (int, float)) and fits(schema, default, root):
         return default
-    return _clamp(schema, value)
+    return next((n for n in _near(schema, value) if fits(schema, n, root)), value)
 
 
-def _clamp(schema: Schema, value: float | int) -> float | int:
-    """The number nearest to `value` that keeps the bounds and the step."""
-    step = schema.get("multipleOf") or (1 if type_of(schema) == "integer" else None)
-    nudge = step or 0.5
-    if schema.get("minimum") is not None:
-        value = max(value, schema["minimum"])
-    if schema.get("maximum") is not None:
-        value = min(value, schema["maximum"])
-    low, high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    if low is not None and value <= low:
-        value = low + (min(nudge, (high - low) / 2) if high is not None and not step else nudge)
-    if high is not None and value >= high:
-        value = high - nudge
-    if step:
-        value = round(value / step) * step
-        if value < schema.get("minimum", value) or (low is not None and value <= low):
-            value += step
-        elif value > schema.get("maximum", value) or (high is not None and value >= high):
-            value -= step
-    return int(value) if value == int(value) else value
+def _near(schema: Schema, value: float | int) -> Iterator[float | int]:
+    """Numbers at and inside the bounds, those near `value` first, on the step if there is one."""
+    lows = [schema[k] for k in ("minimum", "exclusiveMinimum") if k in schema]
+    highs = [schema[k] for k in ("maximum", "exclusiveMaximum") if k in schema]
+    bounds = [*([max(lows)] if lows else []), *([min(highs)] if highs else [])]
+    bounds.sort(key=lambda bound: abs(bound - value))
+    step = schema.get("multipleOf") or 1
+    for near in (value, *bounds):
+        yield near
+        for multiple in (near // step, near // step + 1, near // step - 1):
+            product = round(multiple * step, 9)
+            yield int(product) if product == int(product) else product
+    if len(bounds) == 2:
+        yield sum(bounds) / 2
 
 
 def _array(schema: Schema, evidence: Evidence, *, root: Schema, name: str, depth: int) -> list[Any]:

@@ -44,6 +44,13 @@ class ScriptedCall(_Entry):
     arguments: dict[str, Any] | str = Field(default_factory=dict)
     id: str | None = None
 
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _object_or_text(cls, value: object) -> object:
+        if not isinstance(value, (dict, str)):
+            raise ValueError("give an object, or the raw text in quotes")
+        return value
+
 
 class ScriptedError(_Entry):
     """An error answer in Ark's envelope; the request id is added to its message."""
@@ -56,26 +63,38 @@ class ScriptedError(_Entry):
     headers: dict[str, str] = Field(default_factory=dict)
 
 
-class RegexMatch(_Entry):
-    """A regular expression to search for in the last user message."""
+class Match(_Entry):
+    """What the last user message has: a text, or with ``{regex: ...}`` a regular expression."""
 
-    regex: str
+    text: str = ""
+    regex: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"text": value} if isinstance(value, str) else value
 
     @field_validator("regex")
     @classmethod
-    def _compiles(cls, value: str) -> str:
+    def _compiles(cls, value: str | None) -> str | None:
         try:
-            re.compile(value)
+            re.compile(value or "")
         except re.error as error:
             raise ValueError(f"not a regular expression: {error}") from None
         return value
+
+    def fits(self, question: str) -> bool:
+        """Whether `question` has it."""
+        if self.regex is None:
+            return self.text in question
+        return re.search(self.regex, question) is not None
 
 
 class ScriptedAnswer(_Entry):
     """One entry: when it answers (`turn`, `match`, `times`) and what."""
 
     turn: Annotated[int, Field(ge=0)] | None = None
-    match: str | RegexMatch | None = None
+    match: Match | None = None
     times: Annotated[int, Field(ge=1)] | None = None
 
     content: str | None = None
@@ -116,9 +135,7 @@ class ScriptedAnswer(_Entry):
         """Whether this entry is for this turn and question."""
         if self.turn is not None and self.turn != conversation.turn:
             return False
-        if isinstance(self.match, RegexMatch):
-            return re.search(self.match.regex, conversation.question) is not None
-        return self.match is None or self.match in conversation.question
+        return self.match is None or self.match.fits(conversation.question)
 
 
 class Script(_Entry):

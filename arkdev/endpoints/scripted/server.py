@@ -13,7 +13,6 @@ from uuid import uuid4
 
 # a leaf: only `arkdev endpoint serve` and the benchmark import it
 from aiohttp import web  # noqa: TID253
-from multidict import CIMultiDict
 
 from arkdev.endpoints.scripted.completion import CREATED
 from arkdev.endpoints.scripted.model import Reply, ScriptedModel
@@ -142,12 +141,10 @@ def _decode(body: bytes) -> object:
 
 def _response(reply: Reply) -> web.Response:
     is_text = isinstance(reply.body, str)
-    headers = CIMultiDict(
-        {
-            "x-request-id": uuid4().hex,
-            "Content-Type": "text/plain; charset=utf-8" if is_text else "application/json",
-        }
-    )
-    headers.update(reply.headers)
+    headers = {
+        "x-request-id": uuid4().hex,
+        "content-type": "text/plain; charset=utf-8" if is_text else "application/json",
+        **{name.lower(): value for name, value in reply.headers.items()},
+    }
     text = reply.body if is_text else json.dumps(reply.body)
     return web.Response(body=text.encode(), status=reply.status, headers=headers)

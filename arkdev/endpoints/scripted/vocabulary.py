@@ -64,7 +64,8 @@ CHINESE_FILLER = _words(
     是不是 是否 是 吗 呢 吧 啊 呀 了 的 情况 预报 热不热 冷不冷 冷吗 热吗 更冷 更热 还是 冷
     热 哪个 哪里 哪儿 哪座 会不会 会下雨 下雨 下雪 外面 那边 这边 那么 城市 市区 用 以 按
     单位 表示 给出 回答 有 从 到 去 在 之间 距离 多远 路线 几点 时间 分别 各 需要 大概 大约
-    适合 出门 穿 衣服 带 伞 要 不要 预订 预定 搜索 计算 翻译 这座 那座 这个 那个
+    适合 出门 穿 衣服 带 伞 要 不要 预订 预定 搜索 计算
+    你好 您好 谢谢 有多 多热 多冷 多高 翻译 这座 那座 这个 那个
     """
 )
 """What is left of a Chinese question without these is taken for a name."""
@@ -102,7 +103,7 @@ CHINESE_FILLERS = re.compile(
         [
             *map(re.escape, sorted(CHINESE_FILLER, key=len, reverse=True)),
             # single characters that are also a part of some names
-            *("(?<!印)度", "(?<![成首京古])都", "(?<!奥运)会(?=[下出有很太])", "那(?!曲)"),
+            *("(?<!印)度", "(?<![成首京古])都(?!江堰)", "(?<!奥运)会(?=[下出有很太])", "那(?!曲)"),
             r"\d+\s*[年月日号点分]",
         ]
     )

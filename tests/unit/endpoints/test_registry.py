@@ -8,7 +8,6 @@ import pytest
 from arkdev.endpoints.endpoint import ModelRequest
 from arkdev.endpoints.registry import (
     ARK,
-    find_secrets,
     list_endpoints,
     open_endpoint,
     resolve_endpoint,
@@ -231,12 +230,6 @@ def test_a_key_that_no_header_can_carry_is_refused_without_repeating_it(monkeypa
     with pytest.raises(ConfigurationError, match="characters") as caught:
         open_(resolve("ark", model="m"))
     assert SECRET not in f"{caught.value} {caught.value.hint}"
-
-
-def test_the_key_is_known_as_a_secret_to_keep_out_of_files(monkeypatch):
-    assert find_secrets(resolve()) == find_secrets(resolve("ark")) == []
-    monkeypatch.setenv("ARK_API_KEY", SECRET)
-    assert find_secrets(resolve("ark")) == [SECRET]
 
 
 def test_scripted_settings_do_not_go_with_another_endpoint():

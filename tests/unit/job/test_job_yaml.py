@@ -349,11 +349,11 @@ def test_aliases_stand_for_their_value(tmp_path: Path) -> None:
     assert job.graders[1].envs == {"A": "no"}
 
 
-def test_yaml_is_preferred_and_the_other_file_is_named(tmp_path: Path) -> None:
+def test_yaml_is_preferred_and_job_py_beside_it_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("raise RuntimeError\n", encoding="utf-8")
     job = read(tmp_path, MINIMAL)
     assert job.source.name == "job.yaml"
-    assert any("job.py" in warning for warning in job.warnings)
+    assert job.warnings == ()
 
 
 def test_no_job_file_is_no_error(tmp_path: Path) -> None:
