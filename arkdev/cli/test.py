@@ -38,7 +38,8 @@ def _group() -> None:
 @app.command("plugin", epilog=_EXAMPLES)
 def plugin(
     rollout: Annotated[
-        str | None, typer.Option("--rollout", metavar="MODULE:FUNCTION", help="The rollout.")
+        list[str] | None,
+        typer.Option("--rollout", metavar="MODULE:FUNCTION", help="The rollout, only one."),
     ] = None,
     grader: Annotated[
         list[str] | None,
@@ -128,7 +129,7 @@ def plugin(
     request = PluginTestRequest(
         start=Path.cwd(),
         job=job,
-        rollout=rollout,
+        rollout=_one_rollout(rollout or []),
         graders=tuple(grader or ()),
         data=tuple(data or ()),
         sample=_sample_text(sample),
@@ -146,6 +147,15 @@ def plugin(
         uses_real_ark_sdk=real_ark_sdk,
     )
     raise typer.Exit(_run(request, as_json=as_json))
+
+
+def _one_rollout(references: list[str]) -> str | None:
+    if len(references) > 1:
+        raise UsageError(
+            f"--rollout is there {len(references)} times; a test has one rollout",
+            hint="test them one after the other",
+        )
+    return references[0] if references else None
 
 
 def _sample_text(sample: str | None) -> str | None:

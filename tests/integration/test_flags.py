@@ -16,7 +16,7 @@ from arkdev.flows.init_workspace import create_workspace
 from tests.integration.workspace import Command, Workspace
 
 KEY = "sk-0123456789-abcdef-do-not-tell"
-LENGTHS = '''
+LENGTHS = """
     from arkdev import group_grader, single_grader
 
     @single_grader
@@ -30,7 +30,7 @@ LENGTHS = '''
     @group_grader
     def place(context, sample, trajectories):
         return [float(number) for number in range(len(trajectories))]
-'''
+"""
 
 
 @pytest.fixture
@@ -64,9 +64,7 @@ def test_a_sample_can_be_given_as_json_or_on_standard_input(
     assert "四个字吗" in told.out
 
 
-def test_an_empty_standard_input_is_told(
-    arkdev: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_standard_input_is_told(arkdev: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     told = arkdev("test", "plugin", "--sample", "-")
     assert told.exit_code == 2
