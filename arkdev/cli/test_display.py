@@ -16,11 +16,12 @@ from rich.text import Text
 
 from arkdev.cli.conversation import ConversationPrinter
 from arkdev.cli.output import console
-from arkdev.cli.report import render_summary
-from arkdev.cli.terminal import printable
+from arkdev.cli.report import headline, render_summary
+from arkdev.cli.terminal import printable, symbols
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.warnings import describe_warning
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
 
@@ -75,7 +76,8 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if self._progress.live.is_started:  # else it would print an empty line
+            self._progress.stop()
         if isinstance(error, KeyboardInterrupt):
             self._say_interrupted()
 
@@ -108,6 +110,10 @@ class Display:
                 self._reward_sum += reward
                 self._num_rewards += 1
         self._update()
+
+    def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
+        """Say the outcome on stderr, where stdout holds a document."""
+        self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
 
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
@@ -199,7 +205,9 @@ class ConversationDisplay(Display):
     def report(self, outcome: PluginTestOutcome) -> None:
         """Say where the record is; the conversation was the report."""
         for warning in outcome.summary.warnings:
-            self._say(f"warning: {warning.code}")
+            text = describe_warning(warning.code)
+            detail = f": {warning.detail}" if warning.detail else ""
+            self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:
@@ -217,10 +225,12 @@ def _what_runs(plan: PluginTestPlan) -> str:
         grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
         for grader in plan.graders
     )
+    num_slots = min(plan.concurrency, plan.num_rollouts)
+    slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
     job = f"{plan.job.source.name}: " if plan.job else ""
     return (
-        f"{job}{plan.rollout.reference} on {samples}{each}, {plan.concurrency} at once, "
+        f"{job}{plan.rollout.reference} on {samples}{each}{slots}, "
         f"graded by {graders}, model: {plan.endpoint.name}{model}"
     )
 

@@ -6,7 +6,11 @@ what a server can do) share it, so that both send the same headers and tell the 
 
 from __future__ import annotations
 
+import asyncio
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from socket import gaierror
 from typing import Any
 
 import aiohttp  # noqa: TID253 - this leaf speaks of its errors; only leaves import it
@@ -19,6 +23,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError, EndpointError, EndpointUnreachableError
 
 CONNECT_TIMEOUT_S = 30.0
+_PROBE_TIMEOUT_S = 5.0
 _MASK = "[API key]"
 
 
@@ -94,6 +99,32 @@ class HttpTarget:
             hint=self._connection_hint(),
         )
 
+    async def check_reachable(self) -> None:
+        """Connect once to the endpoint, or to the HTTP proxy on the way to it.
+
+        Raises `EndpointUnreachableError`.
+        """
+        url = self.proxy.url or self.url
+        address = f"{url.host}:{url.port}"
+        try:
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(url.host, url.port)
+        except TimeoutError:
+            raise EndpointUnreachableError(
+                f"no connection from {address} within {_PROBE_TIMEOUT_S:g} s",
+                hint=self._connection_hint(),
+                is_timeout=True,
+            ) from None
+        except OSError as error:
+            is_unknown = isinstance(error, gaierror)
+            what = "no address for the host of" if is_unknown else "no connection to"
+            raise EndpointUnreachableError(
+                f"{what} {address}{_reason(error)}", hint=self._connection_hint()
+            ) from None
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
     def _connection_hint(self) -> str:
         where = {
             "command line": "Check --endpoint.",
@@ -123,5 +154,9 @@ def _what_failed(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """The operating system's words, when there are any."""
-    reason = error.strerror if isinstance(error, OSError) else ""
-    return f": {reason}" if reason else ""
+    if not isinstance(error, OSError) or not error.strerror:
+        return ""
+    reason = error.strerror
+    if reason.startswith("Connect call failed") and error.errno:
+        reason = os.strerror(error.errno)  # asyncio's words only repeat the address
+    return f": {reason}"

@@ -119,6 +119,10 @@ class RemoteEndpoint:
                 # its chain is cut: some of aiohttp's errors hold the request's headers
                 raise self._target.unreachable(error) from None
 
+    async def check_reachable(self) -> None:
+        """Connect once to the endpoint, or to the HTTP proxy on the way to it."""
+        await self._target.check_reachable()
+
     async def close(self) -> None:
         """Close the connections of all event loops. Idempotent; later calls are refused."""
         with self._transports_lock:

@@ -44,5 +44,8 @@ class ScriptedEndpoint:
         normalize_completion(answer, model=self.model)
         return answer
 
+    async def check_reachable(self) -> None:
+        """It is in this process."""
+
     async def close(self) -> None:
         """Nothing to release."""
