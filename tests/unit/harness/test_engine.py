@@ -558,23 +558,11 @@ async def test_nothing_of_a_finished_rollout_stays_in_memory():
         assert run.gateway._sessions == {}
 
 
-@pytest.fixture
-def cheap_clients(tmp_path, monkeypatch):
-    """A client reads every certificate authority of the machine, which takes 40 to 90 ms."""
-    certifi = pytest.importorskip("certifi")
-    with open(certifi.where(), encoding="ascii") as file:
-        text = file.read()
-    end = "-----END CERTIFICATE-----\n"
-    one = text[text.index("-----BEGIN") : text.index(end) + len(end)]
-    (tmp_path / "one.pem").write_text(one, encoding="ascii")
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))
-
-
 def open_descriptors():
     return len(os.listdir("/dev/fd"))
 
 
-async def test_500_rollouts_with_a_client_each_leave_no_descriptors(cheap_clients):
+async def test_500_rollouts_with_a_client_each_leave_no_descriptors():
     openai = pytest.importorskip("openai")
     alive = []
 
