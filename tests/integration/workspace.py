@@ -117,6 +117,13 @@ class Workspace:
         self.write("job.yaml", job_yaml())
         self.samples("hello")
 
+    @classmethod
+    def at(cls, root: Path) -> Workspace:
+        """The workspace that is at `root` already."""
+        workspace = cls.__new__(cls)
+        workspace.root = root
+        return workspace
+
     def write(self, name: str, text: str) -> Path:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,8 +156,12 @@ class Workspace:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+            env=self.environment(**environment),
         )
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """This process's environment, with the same `arkdev` to import."""
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **changes}
 
 
 def job_yaml(
