@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.workspace import Run, Workspace, job_yaml
+from tests.integration.workspace import Run, Workspace, away_from_the_user, job_yaml
 
 DOCUMENT = "004_6458894ba344b0cd.txt"
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,10 +127,15 @@ def the_block_with(blocks: list[str], *parts: str) -> str:
     return block
 
 
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with away_from_the_user(tmp_path / "config", monkeypatch):
+        yield
+
+
 @pytest.fixture
-def documents(tmp_path: Path, blocks: list[str], monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def documents(tmp_path: Path, blocks: list[str]) -> Workspace:
     """A workspace made of the documents' two weather rollouts and their grader."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     workspace = Workspace(tmp_path / "ws")
     wrapped = the_block_with(blocks, "@rollout", "wrap_client_inplace(client, proxy=proxy)", "step")
     raw = the_block_with(blocks, "@rollout", "proxy.process_completion(")

@@ -23,7 +23,7 @@ from arkdev.flows.init_workspace import create_workspace
 from arkdev.flows.test_plan import PluginTestRequest, plan_test
 from arkdev.plugin import ark_sdk, loading
 from arkdev.types import ChatCompletionSample, PluginStatus, Trajectory
-from tests.integration.workspace import Workspace
+from tests.integration.workspace import Workspace, away_from_the_user
 
 NAMED_FILES = [
     "data/mcj_rollout_test_dataset.jsonl",
@@ -41,6 +41,7 @@ NAMED_FILES = [
 ]
 ROLLOUTS = ["weather_rollout", "async_weather_rollout", "raw_rollout"]
 QUESTION = {"role": "user", "content": "北京现在多少摄氏度？"}
+SCRIPTED = ("--endpoint", "scripted")
 VALIDATION = "data/mcj_rollout_validation_dataset.jsonl"
 
 
@@ -59,13 +60,10 @@ def minimal(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.fixture(autouse=True)
-def ark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("ARK_API_KEY", "ARK_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    ark_sdk.install()
-    yield
-    ark_sdk.uninstall()
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with away_from_the_user(tmp_path / "config", monkeypatch):
+        ark_sdk.install()
+        yield
 
 
 @pytest.fixture
@@ -209,8 +207,7 @@ def test_the_data_follows_the_conventions_of_the_demo(demo: Workspace, minimal: 
 
 def test_a_rollout_file_runs_on_its_own(demo: Workspace) -> None:
     process = subprocess.run(
-        [sys.executable, "-m", "arkdev", "run", "plugins/weather_rollout.py"]
-        + ["--endpoint", "scripted"],
+        [sys.executable, "-m", "arkdev", "run", "plugins/weather_rollout.py", *SCRIPTED],
         cwd=demo.root,
         env=demo.environment(),
         capture_output=True,
@@ -273,7 +270,6 @@ def test_the_report_tells_latencies_failures_and_concurrency(
     demo: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(demo.root)
-    monkeypatch.setenv("COLUMNS", "100")
     down = {"error": {"status": 400, "code": "InvalidParameter", "message": "no."}, "times": 4}
     demo.script(down)
     arguments = ("--limit", "8", "--concurrency", "1", "--script", "script.json")

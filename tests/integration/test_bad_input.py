@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.workspace import ASK_ONCE, Command, Workspace
 
-PLUGINS = '''
+PLUGINS = """
     from arkdev import rollout, single_grader
 
     @single_grader
@@ -21,7 +21,7 @@ PLUGINS = '''
 
     def plain(context, sample, trajectory):
         return 1.0
-'''
+"""
 
 
 @pytest.fixture(autouse=True)

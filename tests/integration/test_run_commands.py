@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.workspace import Command, Workspace
 
-FAILS_ON_B = '''
+FAILS_ON_B = """
     from arkdev import rollout
 
     @rollout
@@ -19,7 +19,7 @@ FAILS_ON_B = '''
         client.chat.completions.create(model="m", messages=messages)
         if messages[0]["content"] == "b":
             raise RuntimeError("not this one")
-'''
+"""
 
 
 @pytest.fixture
