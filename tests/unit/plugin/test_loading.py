@@ -33,6 +33,9 @@ def f(context, proxy, sample):
 def unchanged_imports():
     """What a test loaded is forgotten, so that tests do not depend on their order."""
     modules, finders = dict(sys.modules), list(sys.meta_path)
+    sys.meta_path[:] = [finder for finder in finders if not isinstance(finder, _WorkspaceFinder)]
+    for name in [name for name in modules if name.partition(".")[0] == "plugins"]:
+        del sys.modules[name]
     yield
     sys.meta_path[:] = finders
     for name in set(sys.modules) - set(modules):
