@@ -34,7 +34,7 @@ def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> di
     or empty, and for anything that is not a Chat Completions object. It is transient for 408, 409,
     429, 5xx and for every error inside a success answer.
     """
-    if _is_unblemished(body, status) and _has_choices(body):
+    if _is_unblemished(body, status) and has_choices(body):
         return body
     raise _refusal(body, status=status, headers=headers)
 
@@ -73,7 +73,8 @@ def _refusal(body: object, *, status: int, headers: Mapping[str, str]) -> Endpoi
     )
 
 
-def _has_choices(body: dict[str, Any]) -> bool:
+def has_choices(body: Mapping[str, Any]) -> bool:
+    """Whether `body` has at least one choice, and each of them a message."""
     choices = body.get("choices")
     return (
         isinstance(choices, list)
@@ -106,17 +107,14 @@ def _reason(body: object) -> str:
     if error:
         return str(error)
     if body.get("object") == "response":
-        return f"no usable response: its status is {body.get('status')!r}, {_output(body)}"
+        state = f"its status is {body.get('status')!r}, its output {_clip(body.get('output'))}"
+        return f"no usable response: {state}"
     if "choices" in body:
         return f"no usable choice: choices is {_clip(body['choices'])}"
     for key in ("message", "detail"):  # servers that do not use the error envelope
         if body.get(key):
             return str(body[key])
     return f"no choices: {_clip(body)}"
-
-
-def _output(body: dict[str, Any]) -> str:
-    return f"its output {_clip(body.get('output'))}"
 
 
 def _clip(value: object) -> str:

@@ -196,6 +196,12 @@ def chat_chunks(
         yield {**chunk, "choices": [], "usage": answer["usage"]}
 
 
+def wants_usage(body: Mapping[str, Any]) -> bool:
+    """Whether the request `body` asks for the usage at the end of its stream."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
 def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     content = message.get("content")
     kept = {k: v for k, v in message.items() if k not in (*_TEXT_FIELDS, "tool_calls")}
