@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 
 class Record(BaseModel):
@@ -217,6 +217,9 @@ class RewardFunctionResult:
     error: str = ""
 
 
+_OLDER_JOB_ID = "modle_customization_job_id"
+
+
 class PluginContext(Record):
     """The job that a call belongs to (CTX). `phase` is "train" or "test"."""
 
@@ -227,3 +230,15 @@ class PluginContext(Record):
     phase: str = ""
     is_mock: bool = False
     current_training_step: int | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_older_spelling(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and _OLDER_JOB_ID in fields:
+            return {"model_customization_job_id": fields[_OLDER_JOB_ID], **fields}
+        return fields
+
+    @property
+    def modle_customization_job_id(self) -> str:
+        """The job's id under the name that it has in older plugins (X-36)."""
+        return self.model_customization_job_id

@@ -72,7 +72,9 @@ def outcome_of_exception(error: BaseException) -> Outcome[_T]:
     if isinstance(error, ArkdevError):
         text = f"{type(error).__name__}: {error.message}"
         hint = f" ({error.hint})" if error.hint else ""
-        return Outcome(verdict, error=text + hint, where=error.where or place_of_exception(error))
+        return Outcome(
+            verdict, error=text + hint, where=error.where or place_of_exception(error) or None
+        )
     return Outcome(
         verdict,
         error=f"{type(error).__name__}: {error}",

@@ -107,11 +107,10 @@ class Engine:
             self._on_rollout(finished)
             group.rollouts.append(finished)
             if group.is_done:
-                await self._grading_slots.acquire()
                 tasks.create_task(self._finish(group))
 
     async def _finish(self, group: _Group) -> None:
-        try:
+        async with self._grading_slots:
             group.rollouts.sort(key=lambda finished: finished.record.generation)
             dropping = [
                 finished.record
@@ -125,8 +124,6 @@ class Engine:
                 self._on_group(_ungraded(group))
             else:
                 self._on_group(await self._grading.grade(group.sample, group.rollouts))
-        finally:
-            self._grading_slots.release()
 
 
 def _ungraded(group: _Group) -> GroupRecord:

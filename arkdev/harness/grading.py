@@ -42,12 +42,19 @@ class _GradedAttempt:
 
 
 class GroupGrading:
-    """Grades the groups of a run with all its graders."""
+    """Grades the groups of a run with all its graders.
+
+    A grader runs at most its `Runtime.request_concurrency` times at once (DEC-15).
+    """
 
     def __init__(
         self, graders: Sequence[Grader], *, host: FunctionHost, context: PluginContext
     ) -> None:
         self._graders = tuple(graders)
+        self._slots = {
+            grader.name: asyncio.Semaphore(grader.loaded.plugin.runtime.request_concurrency)
+            for grader in graders
+        }
         self._host = host
         self._context = context
 
@@ -63,9 +70,10 @@ class GroupGrading:
                 for grader in self._graders
             ]
         records = tuple(task.result() for task in grading)
+        counted = [record for record in records if record.weight != 0]
         verdict = _worst(
             [rollout.record.verdict for rollout in rollouts]
-            + [record.verdict for record in records if record.weight != 0]
+            + [record.verdict for record in counted]
         )
         if verdict in (Verdict.DISCARD, Verdict.RETRY):  # dropped whole: nothing to train on
             rewards: list[float | None] = [None] * len(graded)
@@ -81,7 +89,7 @@ class GroupGrading:
                 for rollout in rollouts
             ),
             graders=records,
-            error=next((record.error for record in records if record.error), None),
+            error=next((record.error for record in counted if record.error), None),
         )
 
     async def _grade_with(
@@ -130,9 +138,10 @@ class GroupGrading:
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
         token = current_attempt.set(_GradedAttempt(f"{ids} {grader.name}"))
         try:
-            value = await self._host.invoke(
-                grader.loaded, (self._context.model_copy(), sample.fresh(), trajectories)
-            )
+            async with self._slots[grader.name]:
+                value = await self._host.invoke(
+                    grader.loaded, (self._context.model_copy(), sample.fresh(), trajectories)
+                )
             result = read_grader_result(
                 value,
                 plugin=plugin,

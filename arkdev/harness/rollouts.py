@@ -13,7 +13,7 @@ from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, r
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.evidence import TokenEvidence
 from arkdev.plugin.host import FunctionHost
-from arkdev.plugin.loading import LoadedPlugin
+from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_rollout_result
@@ -49,11 +49,18 @@ class FinishedRollout:
             messages=to_plain(self.record.messages),
             usage=self.record.usage or {},
             finish_reason=self.record.finish_reason,
-            extra=copy.deepcopy(self.record.extra),
+            extra=_copied(self.record.extra),
             total_token_ids=list(tokens.token_ids) if tokens else None,
             total_loss_weight=list(tokens.loss_weight) if tokens else None,
             total_token_logprobs=list(tokens.logprobs) if tokens else None,
         )
+
+
+def _copied(extra: dict[str, Any] | None) -> dict[str, Any] | None:
+    try:
+        return copy.deepcopy(extra)
+    except Exception:  # noqa: BLE001 (a rollout may put anything there, a client or a lock too)
+        return dict(extra or {})
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class SampleToRun:
 
 
 class RolloutRunner:
-    """Runs rollouts of one plugin."""
+    """Runs rollouts of one plugin. Raises what `require_kind` raises when it is no rollout."""
 
     def __init__(
         self,
@@ -81,7 +88,7 @@ class RolloutRunner:
         new_session: Callable[[AttemptIdentity, Mapping[str, Any]], Session],
         context: PluginContext,
     ) -> None:
-        self._loaded = loaded
+        self._loaded = require_kind(loaded, is_rollout=True)
         self._host = host
         self._door = door
         self._new_session = new_session
@@ -130,17 +137,17 @@ class RolloutRunner:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
             failed: Outcome[RolloutResult] = outcome_of_exception(error)
-            return replace(failed, num_turns=len(session.turns))
+            return replace(failed, num_turns=session.num_turns)
         finally:
             self._door.close(session)
             current_attempt.reset(token)
-        if result.status.value == Verdict.SUCCESS.value and not session.turns:
+        if result.status.value == Verdict.SUCCESS.value and not session.num_turns:
             session.note("no_model_call")
         return Outcome(
             VERDICT_OF[result.status],
             value=result,
             error=result.error or None,
-            num_turns=len(session.turns),
+            num_turns=session.num_turns,
         )
 
 

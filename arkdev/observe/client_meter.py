@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class ClientMeter:
     def __init__(self) -> None:
         self.num_built = 0
         self.total_s = 0.0
+        self._lock = threading.Lock()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -53,8 +55,10 @@ class ClientMeter:
             started = time.thread_time()
             original(client, *args, **kwargs)
             if attempt is not None and kwargs.get("http_client") is None:
-                self.num_built += 1
-                self.total_s += time.thread_time() - started
+                cost_s = time.thread_time() - started
+                with self._lock:
+                    self.num_built += 1
+                    self.total_s += cost_s
                 attempt.note("client_built_per_rollout", type(client).__name__)
 
         return init

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 from arkdev.observe.attempt import current_attempt
 
@@ -28,27 +28,44 @@ class _LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         attempt = current_attempt.get()
-        if attempt is not None:
+        if attempt is None:
+            return
+        try:
             self._sink(f"{record.levelname} [{attempt.name}] {self.format(record)}")
+        except Exception:  # noqa: BLE001 (as in the library: a bad format never fails the plugin)
+            self.handleError(record)
 
 
 class _Printed(io.TextIOBase):
-    """Stands for sys.stdout or sys.stderr while plugins run."""
+    """Stands for sys.stdout or sys.stderr while plugins run.
+
+    What an attempt printed since its last line end waits for the rest of the line.
+    """
 
     def __init__(self, sink: Sink, original: TextIO) -> None:
         self._sink = sink
         self._original = original
-        self._pending = threading.local()
+        self._pending: dict[str, str] = {}
+        self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
         attempt = current_attempt.get()
         if attempt is None:
             return self._original.write(text)
-        whole = getattr(self._pending, "text", "") + text
-        *lines, self._pending.text = whole.split("\n")
+        with self._lock:
+            *lines, rest = (self._pending.pop(attempt.name, "") + text).split("\n")
+            if rest:
+                self._pending[attempt.name] = rest
         for line in lines:
             self._sink(f"PRINT [{attempt.name}] {line}")
         return len(text)
+
+    def flush_lines(self) -> None:
+        """Send the lines that never ended."""
+        with self._lock:
+            pending, self._pending = self._pending, {}
+        for name, line in pending.items():
+            self._sink(f"PRINT [{name}] {line}")
 
     def flush(self) -> None:
         self._original.flush()
@@ -63,6 +80,26 @@ class _Printed(io.TextIOBase):
     def encoding(self) -> str:  # type: ignore[override]
         return self._original.encoding
 
+    @property
+    def buffer(self) -> io.RawIOBase:
+        """For ``sys.stdout.buffer.write(b"...")``."""
+        return _PrintedBytes(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)  # reconfigure, mode, ...
+
+
+class _PrintedBytes(io.RawIOBase):
+    def __init__(self, text: _Printed) -> None:
+        self._text = text
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._text.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
 
 @contextmanager
 def plugin_output_to(sink: Sink) -> Iterator[None]:
@@ -70,12 +107,15 @@ def plugin_output_to(sink: Sink) -> Iterator[None]:
     root = logging.getLogger()
     handler, level = _LogHandler(sink), root.level
     stdout, stderr = sys.stdout, sys.stderr
+    printed = _Printed(sink, stdout), _Printed(sink, stderr)
     root.addHandler(handler)
     root.setLevel(min(level, logging.INFO) if level else logging.INFO)
-    sys.stdout, sys.stderr = _Printed(sink, stdout), _Printed(sink, stderr)
+    sys.stdout, sys.stderr = printed
     try:
         yield
     finally:
         sys.stdout, sys.stderr = stdout, stderr
+        for stream in printed:
+            stream.flush_lines()
         root.setLevel(level)
         root.removeHandler(handler)

@@ -77,7 +77,8 @@ def translated_error(error: Exception, *, client: Any) -> Exception:
         name = "APITimeoutError" if error.is_timeout else "APIConnectionError"
         return _connection_error(getattr(module, prefix + name), error, request, keywords)
     if isinstance(error, EndpointResponseError):
-        name = _ERROR_NAMES.get(error.status, "InternalServerError")
+        other = "APIStatusError" if 400 <= error.status < 500 else "InternalServerError"
+        name = _ERROR_NAMES.get(error.status, other)
         response: Any = SimpleNamespace(
             request=request, status_code=error.status, headers=error.headers
         )

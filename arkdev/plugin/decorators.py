@@ -10,14 +10,23 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from enum import Enum
+from types import FunctionType, MethodType, SimpleNamespace, UnionType
 from typing import Any
 
 from arkdev.errors import PluginSignatureError
 from arkdev.plugin.runtime import Runtime
-from arkdev.plugin.source import callers_place, innermost, place_of
+from arkdev.plugin.source import callers_place, innermost, place_of, with_inner
 from arkdev.plugin.threads import call_in_thread
 from arkdev.types import Record
 
@@ -74,11 +83,10 @@ class Plugin:
 
 def plugin_of(function: Any) -> Plugin | None:
     """Return what the decorator recorded on `function`, also through wrappers and partials."""
-    while function is not None:
-        plugin = getattr(function, PLUGIN_ATTRIBUTE, None)
+    for inner in with_inner(function):
+        plugin = getattr(inner, PLUGIN_ATTRIBUTE, None)
         if isinstance(plugin, Plugin):
             return plugin
-        function = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
     return None
 
 
@@ -196,14 +204,7 @@ class _Adapter:
 
     @functools.cached_property
     def _conversions(self) -> dict[str, Callable[[Any], Any]]:
-        inner = innermost(self._target)
-        if not hasattr(inner, "__annotations__"):
-            inner = type(inner).__call__
-        try:
-            hints = typing.get_type_hints(inner)
-        except Exception:  # noqa: BLE001 (annotations are arbitrary user expressions)
-            return {}
-        found = ((name, _conversion(hint)) for name, hint in hints.items())
+        found = ((name, _conversion(hint)) for name, hint in _hints(innermost(self._target)))
         return {name: convert for name, convert in found if convert is not None}
 
     @functools.cached_property
@@ -226,19 +227,40 @@ class _Adapter:
         return value if convert is None else convert(value)
 
 
+def _hints(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (parameter, type) for each annotation that means something at run time.
+
+    One by one: a name imported under TYPE_CHECKING only must not hide the others.
+    """
+    if not isinstance(function, (FunctionType, MethodType)):
+        function = type(function).__call__
+    scope = getattr(function, "__globals__", {})
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        one: Any = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            yield from typing.get_type_hints(one, scope).items()
+        except Exception:  # noqa: BLE001 (annotations are arbitrary user expressions)
+            continue
+
+
 def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     """Return the converter for one annotation, or None when it asks for neither form."""
     origin = typing.get_origin(hint) or hint
-    if origin is dict:
+    if origin in (Mapping, MutableMapping):
+        return _to_dict
+    if isinstance(origin, type) and issubclass(origin, dict):
         return _to_dict
     if isinstance(origin, type) and issubclass(origin, Record):
         record: type[Record] = origin
         return lambda value: record(**value) if isinstance(value, dict) else value
-    if origin is list and typing.get_args(hint):
-        convert = _conversion(typing.get_args(hint)[0])
-        if convert is not None:
-            item = convert
-            return lambda value: [item(v) for v in value] if isinstance(value, list) else value
+    inner = [convert for arg in typing.get_args(hint) if (convert := _conversion(arg))]
+    if len(inner) != 1:
+        return None
+    item = inner[0]
+    if origin in (typing.Union, UnionType):
+        return item
+    if origin in (list, Sequence, Iterable):
+        return lambda value: [item(v) for v in value] if isinstance(value, list) else value
     return None
 
 

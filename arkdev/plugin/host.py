@@ -6,11 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from arkdev.errors import PluginTimeoutError
+from arkdev.errors import PluginError, PluginTimeoutError
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
-
-_CANCEL_GRACE_S = 1.0
+from arkdev.plugin.source import place_of_exception
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,9 @@ class FunctionHost(Protocol):
     """Where a plugin runs: in this process, later a child process or a container.
 
     `invoke` calls the plugin with the documented arguments, by position, and returns what it
-    returned, unread. It raises whatever the plugin raised, and `PluginTimeoutError` when the call
-    took longer than its `Runtime.timeout` (the contract's maximum of 900 s when none is set).
+    returned, unread. It raises whatever the plugin raised, `PluginTimeoutError` when the call took
+    longer than its `Runtime.timeout` (the contract's maximum of 900 s when none is set), and
+    `PluginError` when the plugin tried to end the process or was cancelled from inside.
     """
 
     capabilities: HostCapabilities
@@ -45,30 +45,60 @@ class InProcessHost:
 
     capabilities = HostCapabilities(has_live_proxy=True)
 
+    def __init__(self) -> None:
+        self._left_behind: set[asyncio.Task[Any]] = set()
+
     async def invoke(self, loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
-        """Call the plugin once, for at most its timeout."""
-        timeout_s = loaded.plugin.runtime.timeout or MAX_TIMEOUT_S
-        call = asyncio.ensure_future(_await(loaded.function(*arguments)))
+        """Call the plugin once, for at most its timeout.
+
+        A call that took too long is cancelled and left behind, not waited for: the caller ends
+        the attempt first, so that what the plugin does on its way out is refused.
+        """
+        plugin = loaded.plugin
+        timeout_s = plugin.runtime.timeout or MAX_TIMEOUT_S
+        call = asyncio.ensure_future(_call(loaded, arguments))
         try:
             done, _ = await asyncio.wait({call}, timeout=timeout_s)
         except asyncio.CancelledError:
-            call.cancel()
+            self._leave_behind(call)
             raise
-        if done:
-            return call.result()
+        if not done:
+            self._leave_behind(call)
+            raise PluginTimeoutError(
+                f"{plugin.name} took longer than {timeout_s:g} s",
+                where=plugin.place,
+                hint="make it faster, or raise Runtime(timeout=...) up to 900",
+            )
+        if call.cancelled():
+            raise PluginError(
+                f"{plugin.name} ended with asyncio.CancelledError, though nobody cancelled it",
+                where=plugin.place,
+                hint="catch CancelledError where the plugin awaits a task that it cancelled",
+            )
+        return call.result()
+
+    def _leave_behind(self, call: asyncio.Task[Any]) -> None:
         call.cancel()
-        # A plugin that swallows the cancellation is left behind; its late calls are refused.
-        await asyncio.wait({call}, timeout=_CANCEL_GRACE_S)
-        raise PluginTimeoutError(
-            f"{loaded.plugin.name} took longer than {timeout_s:g} s",
-            where=loaded.plugin.place,
-            hint="make it faster, or raise Runtime(timeout=...) up to 900",
-        )
+        self._left_behind.add(call)  # the loop itself holds tasks weakly
+        call.add_done_callback(self._forget)
+
+    def _forget(self, call: asyncio.Task[Any]) -> None:
+        self._left_behind.discard(call)
+        if not call.cancelled():
+            call.exception()  # looked at, so that asyncio does not complain about it
 
     async def close(self) -> None:
         """Nothing to release."""
 
 
-async def _await(result: Any) -> Any:
-    """Await what a plugin call gave, or return it: an outer decorator may be a plain function."""
-    return await result if hasattr(result, "__await__") else result
+async def _call(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
+    """Call a plugin. An outer decorator may be a plain function, so the result may be one too."""
+    try:
+        result = loaded.function(*arguments)
+        return await result if hasattr(result, "__await__") else result
+    except SystemExit as error:
+        raise PluginError(
+            f"{loaded.plugin.name} called sys.exit({error.code!r})",
+            where=place_of_exception(error) or loaded.plugin.place,
+            hint="raise an error or return a status; a plugin cannot end the process",
+        ) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from arkdev.errors import PluginLoadError
-from arkdev.plugin.decorators import Plugin, plugin_of
+from arkdev.errors import ComesLaterError, PluginLoadError
+from arkdev.plugin.decorators import Plugin, PluginKind, plugin_of
 from arkdev.plugin.source import place_of, place_of_exception
 
 
@@ -49,18 +50,27 @@ class _WorkspaceFinder:
         if path is not None or fullname in sys.stdlib_module_names or fullname in _OURS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, [self.root])
-        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            return None
+        if (
+            spec is not None
+            and spec.origin is None
+            and not _holds_python(Path(self.root, fullname))
+        ):
+            return None  # a folder of data, say `datasets`: no rival of a package of that name
         return spec
 
-    def owns(self, module: ModuleType) -> bool:
-        """Tell whether `module` was loaded from this workspace."""
-        places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", [])]
-        return any(place.startswith(self.root + "/") for place in places if place)
+    def owns(self, name: str, module: ModuleType) -> bool:
+        """Tell whether `module` was loaded from this workspace (not from a .venv inside it)."""
+        top = os.path.join(self.root, name.partition(".")[0])
+        place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "")
+        return place == top or place.startswith((f"{top}.", f"{top}{os.sep}"))
 
     def has(self, top: str) -> bool:
         """Tell whether the workspace has a module or folder of that name."""
         return self.find_spec(top, None) is not None
+
+
+def _holds_python(folder: Path) -> bool:
+    return any(next(folder.glob(pattern), None) for pattern in ("*.py", "*/*.py"))
 
 
 def use_workspace(root: Path) -> None:
@@ -73,7 +83,7 @@ def use_workspace(root: Path) -> None:
         if other.root == str(root.resolve()):
             return
         sys.meta_path.remove(other)
-        _forget([name for name, module in sys.modules.items() if other.owns(module)])
+        _forget([name for name, module in sys.modules.items() if other.owns(name, module)])
     sys.meta_path.insert(0, _WorkspaceFinder(root.resolve()))
     importlib.invalidate_caches()
 
@@ -89,7 +99,7 @@ def _forget_namesakes(module_name: str, *, root: Path) -> None:
     top = module_name.partition(".")[0]
     if finder.has(top):
         namesakes = (item for item in sys.modules.items() if item[0].partition(".")[0] == top)
-        _forget([name for name, module in namesakes if not finder.owns(module)])
+        _forget([name for name, module in namesakes if not finder.owns(name, module)])
 
 
 def load_plugin(reference: Any, *, root: Path) -> LoadedPlugin:
@@ -190,7 +200,16 @@ def _modules_found(root: Path) -> str:
 
 
 def require_kind(loaded: LoadedPlugin, *, is_rollout: bool) -> LoadedPlugin:
-    """Return `loaded`, or raise `PluginLoadError` when a grader stands for a rollout or so."""
+    """Return `loaded` when it can stand where a rollout (or a grader) is wanted.
+
+    Raises `PluginLoadError` when it is of the other sort, `ComesLaterError` for a group rollout.
+    """
+    if is_rollout and loaded.plugin.kind is PluginKind.GROUP_ROLLOUT:
+        raise ComesLaterError(
+            f"{loaded.reference} is a group_rollout, and these cannot be run yet",
+            where=loaded.plugin.place,
+            hint="make it a @rollout, which is called once for each trajectory",
+        )
     if loaded.plugin.kind.is_rollout == is_rollout:
         return loaded
     wanted = "rollout" if is_rollout else "grader"

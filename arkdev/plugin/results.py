@@ -9,7 +9,7 @@ import dataclasses
 import math
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from arkdev.errors import PluginResultError
 from arkdev.plugin.decorators import Plugin, PluginKind
@@ -26,8 +26,6 @@ def read_rollout_result(value: Any, *, plugin: Plugin) -> RolloutResult:
     """Return what a single rollout said: None means success, dicts and records are read."""
     if value is None:
         return RolloutResult()
-    if isinstance(value, RolloutResult):
-        return value
     fields = _fields(value)
     if fields is None:
         raise PluginResultError(
@@ -58,14 +56,14 @@ def read_grader_result(
 
 
 def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
-    if isinstance(value, GroupGraderResult):
-        return value
     is_single = plugin.kind is PluginKind.SINGLE_GRADER
+    fields: dict[str, Any] | None
     if is_single and _is_number(value):
-        return GroupGraderResult(rewards=[float(value)])
-    if not is_single and isinstance(value, (list, tuple)) and all(map(_is_number, value)):
-        return GroupGraderResult(rewards=[float(reward) for reward in value])
-    fields = _fields(value)
+        fields = {"rewards": [float(value)]}
+    elif not is_single and isinstance(value, (list, tuple)):
+        fields = {"rewards": [float(item) if _is_number(item) else item for item in value]}
+    else:
+        fields = _fields(value)
     if fields is None:
         expected = "SingleGraderResult or a number" if is_single else "GroupGraderResult or a list"
         raise PluginResultError(
@@ -78,7 +76,7 @@ def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
         rewards = [] if single["reward"] is None else [single["reward"]]
         fields = {**fields, "rewards": rewards}
         fields.pop("reward", None)
-    elif not is_single and "rewards" not in fields and "status" not in fields:
+    elif "rewards" not in fields and fields.get("status", "success") == PluginStatus.SUCCESS:
         raise PluginResultError(
             f"{plugin.name} returned a result without rewards (it has {', '.join(fields)})",
             where=plugin.place,
@@ -88,12 +86,16 @@ def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a result, to be read afresh: a record may change after it was made.
+
+    Any pydantic model will do: with ``--real-ark-sdk`` the classes are not ours.
+    """
     if isinstance(value, dict):
         return value
-    if isinstance(value, Record):
-        return {name: item for name, item in value.items() if name in value.model_fields_set}
+    if isinstance(value, BaseModel):
+        return dict(BaseModel.__iter__(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
 
 
@@ -155,8 +157,8 @@ def _check_advantages(
 
 
 def _is_number(value: Any) -> bool:
-    # numpy scalars and 0-d arrays answer __float__ as well; text and booleans are no rewards
-    return hasattr(type(value), "__float__") and not isinstance(value, str) and not _is_array(value)
+    # numpy scalars and 0-d arrays answer __float__ as well; text does not
+    return hasattr(type(value), "__float__") and not _is_array(value)
 
 
 def _is_array(value: Any) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
-_STANDARD_LIBRARY = str(Path(inspect.__file__).parent)
+_STANDARD_LIBRARY = str(Path(inspect.__file__).parent) + os.sep
+_MAX_WRAPPERS = 100
 
 
 def _is_users(filename: str) -> bool:
@@ -39,13 +41,18 @@ def place_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
 
+def with_inner(function: Any) -> Iterator[Any]:
+    """Yield `function`, then what its `functools.wraps` wrappers and `functools.partial` hold."""
+    for _ in range(_MAX_WRAPPERS):  # some objects, as mocks, have an attribute of any name
+        yield function
+        function = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+        if not callable(function):
+            return
+
+
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function behind `functools.wraps` wrappers and `functools.partial`."""
-    while True:
-        inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
-        if inner is None or not callable(inner):
-            return function
-        function = inner
+    return list(with_inner(function))[-1]  # type: ignore[no-any-return]
 
 
 def place_of_exception(error: BaseException) -> str:

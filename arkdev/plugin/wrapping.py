@@ -59,12 +59,7 @@ def _wrap(client: Any, proxy: InferenceProxy, *, is_async: bool) -> Any:
             where=callers_place(),
             hint="pass an OpenAI, AsyncOpenAI, Ark or AsyncArk client",
         )
-    if type(client).__name__.startswith("Async") and not is_async:
-        raise PluginError(
-            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
-            where=callers_place(),
-            hint="use wrap_async_client_inplace, and await create()",
-        )
+    _check_client(client, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
         tracked = _TrackedCreate(client, create)
@@ -73,11 +68,28 @@ def _wrap(client: Any, proxy: InferenceProxy, *, is_async: bool) -> Any:
     return client
 
 
+def _check_client(client: Any, *, is_async: bool) -> None:
+    """Refuse a client of the other sort, where its class tells."""
+    bases = type(client).__mro__
+    if not is_async and any(base.__name__.startswith("Async") for base in bases):
+        raise PluginError(
+            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_async_client_inplace, and await create()",
+        )
+    if is_async and any(base.__name__ in ("OpenAI", "Ark") for base in bases):
+        raise PluginError(
+            f"wrap_async_client_inplace was given a synchronous client, {type(client).__name__}",
+            where=callers_place(),
+            hint="use wrap_client_inplace",
+        )
+
+
 class _TrackedCreate:
     """The `create` of one client, and the proxies that it works for."""
 
     def __init__(self, client: Any, original: Callable[..., Any]) -> None:
-        self._client = weakref.ref(client)
+        self._client = client
         self._original = original
         self._current: contextvars.ContextVar[InferenceProxy] = contextvars.ContextVar("proxy")
         self._proxies: weakref.WeakSet[InferenceProxy] = weakref.WeakSet()
@@ -97,8 +109,8 @@ class _TrackedCreate:
             try:
                 answer = call.access.complete_blocking(call.body, timeout_s=call.timeout_s)
             except Exception as error:
-                raise translated_error(error, client=self._client()) from error
-            return convert_answer(answer, client=self._client())
+                raise translated_error(error, client=self._client) from error
+            return convert_answer(answer, client=self._client)
 
         create.tracked = self  # type: ignore[attr-defined]
         return create
@@ -108,7 +120,7 @@ class _TrackedCreate:
 
         async def create(*args: Any, **kwargs: Any) -> Any:
             call = self._call(args, kwargs)
-            context = _ArkitectContext(self._client(), kwargs)
+            context = _ArkitectContext(self._client, kwargs)
             await context.add_tools(call.body)
             if call.access is None:
                 answer = await self._original(**call.standalone_kwargs())
@@ -116,8 +128,8 @@ class _TrackedCreate:
             try:
                 body = await call.access.complete(call.body, timeout_s=call.timeout_s)
             except Exception as error:
-                raise translated_error(error, client=self._client()) from error
-            completion = convert_answer(body, client=self._client())
+                raise translated_error(error, client=self._client) from error
+            completion = convert_answer(body, client=self._client)
             context.add_answer(completion)
             return completion
 

@@ -41,7 +41,7 @@ _WIRE_NAMES = {
     "stop": "stop",
     "repetition_penalty": "repetition_penalty",
 }
-_NOT_FORWARDED = ("model", "stream", "stream_options", "n", "seed")
+_NOT_FORWARDED = ("stream", "stream_options", "n", "seed")
 
 
 class Gateway:
@@ -149,6 +149,10 @@ def _split(session: Session, body: dict[str, Any]) -> tuple[dict[str, Any], dict
     for name, value in sampling.items():
         if session.sampling.get(name) != value:
             session.note("raw_sampling_parameter", name)
+    if given.get("n", 1) != 1:
+        session.note("raw_sampling_parameter", "n (one answer came)")
+    if "seed" in given:
+        session.note("raw_sampling_parameter", "seed (not used)")
     call = {
         name: value
         for name, value in given.items()

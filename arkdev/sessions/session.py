@@ -104,7 +104,6 @@ class Session:
         self._notes: dict[tuple[str, str], None] = {}
         self._lock = threading.Lock()
         self._is_open = True
-        self._num_late_calls = 0
 
     @property
     def name(self) -> str:
@@ -150,12 +149,14 @@ class Session:
         self, body: dict[str, Any], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Answer a model call of synchronous code; the calling thread waits."""
+        self._refuse_if_late()  # here as well: after the run there is no loop to refuse it on
         call = self.complete(body, timeout_s=timeout_s)
         return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
 
     def set_history(self, messages: list[dict[str, Any]]) -> None:
         """Take the whole history that a raw rollout is about to send."""
         with self._lock:
+            self._refuse_if_late()
             self.conversation.set_history(messages)
 
     def acknowledge(self, answer: dict[str, Any]) -> None:
@@ -164,11 +165,14 @@ class Session:
         An answer that came through the gateway is recorded already; one from elsewhere is added.
         """
         with self._lock:
-            for turn in self._turns:
-                if turn.answer.get("id") == answer.get("id"):
-                    turn.was_acknowledged = True
-                    return
-            self.conversation.add_call(self.conversation.plain_messages, answer)
+            self._refuse_if_late()
+            same = [turn for turn in self._turns if turn.answer.get("id") == answer.get("id")]
+            # several when the endpoint gives no ids, or one id to all
+            turn = next((turn for turn in same if not turn.was_acknowledged), None)
+            if turn is not None:
+                turn.was_acknowledged = True
+            elif not same:
+                self.conversation.add_call(self.conversation.plain_messages, answer)
 
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report; the same one counts once in an attempt."""
@@ -193,6 +197,11 @@ class Session:
         if any(not turn.answer.get("usage") for turn in self._turns):
             notes[("usage_unknown", "")] = None
         return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
+
+    @property
+    def num_turns(self) -> int:
+        """Number of recorded calls."""
+        return len(self._turns)
 
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
@@ -241,7 +250,6 @@ class Session:
 
     def _refuse_if_late(self) -> None:
         if not self._is_open:
-            self._num_late_calls += 1
             raise LateCallError(
                 f"a model call of rollout {self.identity.trajectory_id} came after the end of its "
                 "attempt",
