@@ -6,9 +6,9 @@ Servers mislabel their answers, so the first characters count and not the conten
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from arkdev.endpoints.event_stream import assemble
 from arkdev.errors import EndpointResponseError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def read_body(response: aiohttp.ClientResponse) -> bytes:
                 f"the answer is longer than {MAX_BODY_BYTES // 1024 // 1024} MiB",
                 status=response.status,
                 headers={name.lower(): value for name, value in response.headers.items()},
-                hint="Check that the URL is a Chat Completions endpoint.",
+                hint="Check that the URL is a model's endpoint.",
             )
     return bytes(body)
 
@@ -45,8 +45,10 @@ def is_event_stream(body: bytes, *, content_type: str) -> bool:
     return content_type == EVENT_STREAM or start.startswith(_EVENT_STARTS)
 
 
-def decode_body(body: bytes, *, content_type: str) -> object:
-    """Return the decoded JSON; text when it is not JSON; a streamed completion put together.
+def decode_body(
+    body: bytes, *, content_type: str, assemble: Callable[[str], dict[str, Any]]
+) -> object:
+    """Return the decoded JSON; text when it is not JSON; a stream put together by `assemble`.
 
     Raises `EventStreamError` for a stream that cannot be put together.
     """

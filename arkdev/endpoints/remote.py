@@ -1,4 +1,4 @@
-"""A model behind a URL: Chat Completions over one shared aiohttp transport per event loop.
+"""A model behind a URL: Chat Completions or Responses over one aiohttp transport per event loop.
 
 openai's client costs several milliseconds of CPU per call and does not scale past a few hundred
 calls under way; this one stays near raw aiohttp (benchmarks/README.md). A leaf: aiohttp is imported
@@ -16,20 +16,22 @@ from typing import Any
 import aiohttp  # noqa: TID253 - this leaf is the client; it is loaded lazily by the registry
 from pydantic import SecretStr
 
-from arkdev.endpoints.answers import check_answer
+from arkdev.endpoints.answers import check_answer, check_response
 from arkdev.endpoints.endpoint import EndpointCapabilities, ModelRequest
-from arkdev.endpoints.event_stream import EventStreamError
+from arkdev.endpoints.event_stream import EventStreamError, assemble
 from arkdev.endpoints.http_body import EVENT_STREAM, decode_body, read_body
 from arkdev.endpoints.http_target import CONNECT_TIMEOUT_S, HttpTarget
 from arkdev.endpoints.normal_form import normalize_completion
 from arkdev.endpoints.parameters import TOKEN_EVIDENCE_FIELDS, write_sampling
 from arkdev.endpoints.request_body import write_body
+from arkdev.endpoints.response_events import assemble_response
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import (
     ConfigurationError,
     EndpointError,
     EndpointResponseError,
 )
+from arkdev.plugin.responses import responses_body_of_chat
 
 _CLOSE_TIMEOUT_S = 5.0
 _DNS_CACHE_S = 300
@@ -88,7 +90,8 @@ class RemoteEndpoint:
         self._max_in_flight = max_in_flight
         self._timeout_s = timeout_s
         self._target = HttpTarget(spec, api_key=api_key, timeout_s=timeout_s)
-        self._url = self._target.at("chat/completions")
+        self._is_responses = spec.api == "responses"
+        self._url = self._target.at("responses" if self._is_responses else "chat/completions")
         self._headers = self._target.headers
         self._evidence_fields = (
             TOKEN_EVIDENCE_FIELDS[spec.family] if spec.has_token_evidence else {}
@@ -99,10 +102,12 @@ class RemoteEndpoint:
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
         """Answer one request; see `Endpoint` for what it raises."""
-        sampling = write_sampling(request.sampling, family=self._spec.family)
+        sampling = write_sampling(request.sampling, family=self._spec.family, api=self._spec.api)
         payload = write_body(
             request.body, model=self.model, settings={**sampling, **self._evidence_fields}
         )
+        if self._is_responses:
+            payload = {**responses_body_of_chat(payload), "stream": False}
         headers = self._headers
         if request.seed is not None:
             headers = {**headers, "x-arkdev-seed": str(request.seed)}
@@ -167,17 +172,22 @@ class RemoteEndpoint:
             status, received = response.status, response.headers
             content_type = response.content_type
         try:
-            body = decode_body(read, content_type=content_type)
+            body = decode_body(
+                read,
+                content_type=content_type,
+                assemble=assemble_response if self._is_responses else assemble,
+            )
         except EventStreamError as error:
             raise _bad_stream(error, status=status) from None
+        check = check_response if self._is_responses else check_answer
         try:
-            answer = check_answer(body, status=status, headers=received)
+            answer = check(body, status=status, headers=received)
         except EndpointResponseError:
             if self._target.api_key is None:
                 raise
             # once more without the key: an error keeps only the head of a text, and that cut could
             # leave half of a key, which no later look would recognise
-            return check_answer(self._target.masked(body), status=status, headers=received)
+            return check(self._target.masked(body), status=status, headers=received)
         normalize_completion(answer, model=self.model)
         return answer
 

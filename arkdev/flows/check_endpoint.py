@@ -11,7 +11,13 @@ from typing import Any
 from arkdev.endpoints.answers import is_web_page
 from arkdev.endpoints.capability_check.checks import CHECKS
 from arkdev.endpoints.capability_check.features import Feature, features_of
-from arkdev.endpoints.capability_check.records import Check, Exchange, Finding
+from arkdev.endpoints.capability_check.records import (
+    CAPABILITIES,
+    Check,
+    Exchange,
+    Finding,
+    Support,
+)
 from arkdev.endpoints.keys import read_api_key
 from arkdev.endpoints.registry import user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
@@ -20,8 +26,7 @@ from arkdev.errors import ConfigurationError
 REQUEST_TIMEOUT_S = 60.0
 """What one request may take; a server that loads its model at the first one needs some time."""
 
-_IN_VAIN = frozenset({401, 403, 404, 405})
-"""Statuses of the first call after which every other would say the same."""
+_NOT_FOUND = (404, 405)
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ async def check_endpoint(spec: EndpointSpec, *, progress: CheckProgress) -> Endp
     """Check `spec`; the built-in scripted model is served on a free port for that time.
 
     Without a model the only one of the server's list is taken. Raises `ConfigurationError` when the
-    model or the key is missing or refused, or when the URL has no Chat Completions, and
+    model or the key is missing or refused, or when the URL has neither Chat
+    Completions nor Responses, and
     `EndpointUnreachableError` when the first call brings nothing back.
     """
     key = read_api_key(spec.api_key_env, keys_file=user_keys_file()) if spec.api_key_env else None
@@ -61,69 +67,73 @@ async def check_endpoint(spec: EndpointSpec, *, progress: CheckProgress) -> Endp
         target = http_target.HttpTarget(served, api_key=key, timeout_s=REQUEST_TIMEOUT_S)
         async with client_module.CheckClient(target) as client:
             model = served.model or await _only_model(client, spec)
-            findings: list[Finding] = []
-            for position, (asked, make_check) in enumerate(CHECKS):
-                progress.on_start(asked)
-                on_first = _FirstAnswer(served, model=model) if position == 0 else None
-                found = await _run(make_check(model), client=client, on_answer=on_first)
-                progress.on_findings(found)
-                findings += found
+            findings = await _ask(client, served, model=model, progress=progress)
             return EndpointCheck(
                 name=spec.name,
                 url=str(served.base_url),
                 model=model,
-                findings=tuple(findings),
-                features=tuple(features_of({f.capability: f for f in findings})),
+                findings=tuple(findings[name] for name in CAPABILITIES),
+                features=tuple(features_of(findings)),
                 num_requests=client.num_requests,
             )
 
 
-@dataclass(frozen=True)
-class _FirstAnswer:
-    """Looks at the first answer: whether it is worth going on."""
-
-    spec: EndpointSpec
-    model: str
-
-    def __call__(self, exchange: Exchange) -> None:
-        if exchange.error is not None:
-            raise exchange.error
-        if exchange.status not in _IN_VAIN and not is_web_page(exchange.body):
-            return
-        url = f"{self.spec.base_url}/chat/completions"
-        if exchange.status in (401, 403):
-            variable = self.spec.api_key_env
-            hint = (
-                f"Check the key in {variable}, and what it may use."
-                if variable
-                else "No key was sent. Name the variable that holds it: --api-key-env NAME."
-            )
-        else:
-            hint = (
-                f"Check the URL ({url}; the base URL of many servers ends in /v1) and "
-                f"--model {self.model}."
-            )
-        raise ConfigurationError(
-            f"{self.spec.name} answered {exchange.status}: {exchange.reason()}",
-            where=self.spec.source,
-            hint=hint,
-        )
+async def _ask(
+    client: Any, spec: EndpointSpec, *, model: str, progress: CheckProgress
+) -> dict[str, Finding]:
+    """The findings of every check, by name; ends early where the rest would be in vain."""
+    findings: dict[str, Finding] = {}
+    refusal: ConfigurationError | None = None
+    for asked, make_check in CHECKS:
+        progress.on_start(asked)
+        found, first = await _run(make_check(model), client=client)
+        progress.on_findings(found)
+        findings |= {finding.capability: finding for finding in found}
+        if "responses" not in findings:
+            refusal = _refusal(first, spec, model=model)
+        if refusal is not None and _is_in_vain(findings, status=first.status):
+            raise refusal
+    return findings
 
 
-async def _run(
-    check: Check, *, client: Any, on_answer: Callable[[Exchange], None] | None
-) -> list[Finding]:
-    """Send what `check` asks until it has its findings."""
-    try:
-        request = next(check)
-        while True:
-            exchange = await client.post(request)
-            if on_answer is not None:
-                on_answer(exchange)
+async def _run(check: Check, *, client: Any) -> tuple[list[Finding], Exchange]:
+    """Send what `check` asks; (its findings, its first exchange)."""
+    first: Exchange | None = None
+    request = next(check)
+    while True:
+        exchange: Exchange = await client.post(request)
+        first = first or exchange
+        try:
             request = check.send(exchange)
-    except StopIteration as end:
-        findings: list[Finding] = end.value
-        return findings
+        except StopIteration as end:
+            return end.value, first
+
+
+def _refusal(first: Exchange, spec: EndpointSpec, *, model: str) -> ConfigurationError | None:
+    """What is wrong when the first answer of all says that no other will do."""
+    if first.error is not None:
+        raise first.error
+    if first.status not in (401, 403, *_NOT_FOUND) and not is_web_page(first.body):
+        return None
+    hint = (
+        f"Check the URL ({spec.base_url}/chat/completions; the base URL of many servers ends in "
+        f"/v1) and --model {model}."
+    )
+    if first.status in (401, 403):
+        hint = "No key was sent. Name the variable that holds it: --api-key-env NAME."
+        if spec.api_key_env:
+            hint = f"Check the key in {spec.api_key_env}, and what it may use."
+    return ConfigurationError(
+        f"{spec.name} answered {first.status}: {first.reason()}", where=spec.source, hint=hint
+    )
+
+
+def _is_in_vain(findings: dict[str, Finding], *, status: int | None) -> bool:
+    """Whether to go on after a refusal: a server without chat may have the Responses API."""
+    responses = findings.get("responses")
+    if responses is None:
+        return status not in _NOT_FOUND
+    return responses.support is not Support.YES
 
 
 @asynccontextmanager

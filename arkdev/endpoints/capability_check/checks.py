@@ -16,9 +16,9 @@ from arkdev.endpoints.capability_check.tool_checks import check_tool_calls, chec
 
 CHECKS: tuple[tuple[str, Callable[[str], Check]], ...] = (
     ("a chat call", check_chat),
+    ("the Responses API", check_responses),  # second: a server may have this one only
     ("tool calls", check_tool_calls),
     ("a tool result", check_tool_results),
-    ("the Responses API", check_responses),
     ("a streamed chat call", check_streaming),
     ("structured output", check_structured_output),
     ("logprobs and token ids", check_tokens),

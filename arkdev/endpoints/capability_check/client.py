@@ -12,7 +12,7 @@ from typing import Any, Self
 import aiohttp  # noqa: TID253 - this leaf is the client; it is loaded lazily by the flow
 
 from arkdev.endpoints.capability_check.records import Exchange, Request
-from arkdev.endpoints.event_stream import EventStreamError
+from arkdev.endpoints.event_stream import EventStreamError, assemble
 from arkdev.endpoints.http_body import decode_body, is_event_stream, read_body
 from arkdev.endpoints.http_target import CONNECT_TIMEOUT_S, HttpTarget
 from arkdev.errors import EndpointError, EndpointResponseError
@@ -92,11 +92,13 @@ class CheckClient:
         )
 
     def _read(self, body: bytes, *, status: int, content_type: str, duration_s: float) -> Exchange:
-        num_events, problem, decoded = None, "", ""
+        decoded: object = ""
+        num_events, problem = None, ""
         if is_event_stream(body, content_type=content_type):
             num_events = sum(line.startswith(b"data:") for line in body.splitlines())
         try:
-            decoded = self._target.masked(decode_body(body, content_type=content_type))
+            decoded = decode_body(body, content_type=content_type, assemble=assemble)
+            decoded = self._target.masked(decoded)
         except EventStreamError as error:
             problem = str(error)
         return Exchange(status, decoded, content_type, num_events, problem, duration_s=duration_s)

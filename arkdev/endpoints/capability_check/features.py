@@ -31,7 +31,7 @@ def features_of(findings: Findings) -> list[Feature]:
             ("rollouts with tools", _tools),
             ("rollouts of several turns", _several_turns),
             ("Responses and group rollouts", _responses),
-            ("plugins that stream", _streaming),
+            ("raw clients that stream", _streaming),
             ("judges with structured output", _structured_output),
             ("token evidence", _token_evidence),
             ("token counts", _token_counts),
@@ -42,8 +42,14 @@ def features_of(findings: Findings) -> list[Feature]:
 _Judgement = tuple[Support, str]
 
 
+def _has_responses_alone(findings: Findings) -> bool:
+    return findings["chat"].support is Support.NO and findings["responses"].support is Support.YES
+
+
 def _rollouts(findings: Findings) -> _Judgement:
     chat = findings["chat"]
+    if _has_responses_alone(findings):
+        return Support.PARTLY, 'only by the Responses API: set api = "responses" for this endpoint'
     if chat.support in (Support.NO, Support.UNKNOWN):
         return chat.support, f"every rollout needs chat: {chat.evidence}"
     if chat.kind == "streamed":
@@ -54,9 +60,11 @@ def _rollouts(findings: Findings) -> _Judgement:
 
 
 def _after_chat(judge: Callable[[Findings], _Judgement]) -> Callable[[Findings], _Judgement]:
-    """Nothing else works where chat does not."""
+    """Nothing else works where chat does not; through Responses it may, but was not asked."""
 
     def judged(findings: Findings) -> _Judgement:
+        if _has_responses_alone(findings):
+            return Support.UNKNOWN, "not asked for through the Responses API"
         chat = findings["chat"].support
         if chat in (Support.NO, Support.UNKNOWN):
             return chat, "needs chat"
@@ -111,8 +119,8 @@ def _responses(findings: Findings) -> _Judgement:
 @_after_chat
 def _streaming(findings: Findings) -> _Judgement:
     streams = findings["streaming"].support is Support.YES
-    own = "streams by itself too" if streams else "need not stream"
-    return Support.YES, f"arkdev asks for whole answers and cuts them into events; the server {own}"
+    own = "streams too" if streams else "need not stream"
+    return Support.YES, f"arkdev makes the events from the whole answer; the server {own}"
 
 
 @_after_chat

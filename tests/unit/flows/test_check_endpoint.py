@@ -230,3 +230,21 @@ async def test_the_scripted_model_is_served_for_the_check() -> None:
     supports = {finding.capability: finding.support.value for finding in check.findings}
     assert supports["chat"] == supports["tool_calls"] == supports["structured_output"] == "yes"
     assert check.url.startswith("http://127.0.0.1:") and check.name == "scripted"
+
+
+async def test_a_server_with_responses_alone_is_checked() -> None:
+    async def respond(request: web.Request) -> web.Response:
+        item = {"type": "message", "content": [{"type": "output_text", "text": "Plum"}]}
+        return web.json_response({"id": "resp_1", "object": "response", "output": [item]})
+
+    app = web.Application()
+    app.router.add_post("/v1/responses", respond)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    check = await check_endpoint(spec_of(url), progress=CheckProgress())
+    await runner.cleanup()
+    supports = {finding.capability: finding.support.value for finding in check.findings}
+    assert supports["chat"] == "no" and supports["responses_follow_up"] == "yes"
+    assert 'api = "responses"' in check.features[0].reason

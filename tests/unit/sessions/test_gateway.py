@@ -88,7 +88,7 @@ BAD = {
     "no messages": (b"{}", 400),
     "messages that are none": (b'{"messages": 3}', 400),
     "a list": (b"[]", 400),
-    "streaming": (json.dumps({**REQUEST, "stream": True}).encode(), 400),
+    "a message that is a text": (b'{"messages": ["hi"], "stream": true}', 400),
 }
 
 
@@ -110,9 +110,9 @@ async def test_what_is_no_request_gets_the_platforms_error(case):
 
 async def test_another_path_says_what_is_served():
     async with running() as run:
-        status, body, _ = await post(run, run.session(), path="/responses")
+        status, body, _ = await post(run, run.session(), path="/embeddings")
     assert (status, body["error"]["code"]) == (404, "InvalidAction.NotFound")
-    assert "POST /api/v3/responses is not built yet" in body["error"]["message"]
+    assert "POST /api/v3/embeddings is not built yet" in body["error"]["message"]
     assert "POST /api/v3/chat/completions" in body["error"]["message"]
 
 

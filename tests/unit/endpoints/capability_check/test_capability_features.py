@@ -23,9 +23,14 @@ def test_a_server_that_can_do_everything_enables_everything() -> None:
 
 @pytest.mark.parametrize("support", ["no", "unknown"])
 def test_without_chat_nothing_works(support: str) -> None:
-    assert {feature.support for feature in features(chat=(support, "refused")).values()} == {
-        support
-    }
+    without = features(chat=(support, "refused"), responses=("no", "refused"))
+    assert {feature.support for feature in without.values()} == {support}
+
+
+def test_responses_alone_are_used_when_the_endpoint_says_so() -> None:
+    alone = features(chat=("no", "refused"))
+    assert 'api = "responses"' in alone["rollouts"].reason
+    assert alone["rollouts with tools"].support == "unknown"
 
 
 def test_a_streaming_only_server_is_good_enough() -> None:
