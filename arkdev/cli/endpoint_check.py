@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from arkdev.endpoints.capability_check.records import Finding, Support
-    from arkdev.flows.check_endpoint import CheckProgress, EndpointCheck
+    from arkdev.flows.check_endpoint import EndpointCheck
 
 _STYLES = {"yes": "green", "partly": "yellow", "no": "red", "unknown": "magenta"}
 
@@ -46,7 +46,7 @@ def check_command(
     """
     from arkdev.cli.interrupts import run_interruptible
     from arkdev.endpoints.registry import resolve_endpoint, user_config_file
-    from arkdev.flows.check_endpoint import check_endpoint
+    from arkdev.flows.check_endpoint import CheckProgress, check_endpoint
     from arkdev.job.workspace import find_workspace
 
     spec = resolve_endpoint(
@@ -56,8 +56,12 @@ def check_command(
         workspace_endpoints=find_workspace(Path.cwd()).endpoints,
         user_config=user_config_file(),
     )
-    work = check_endpoint(spec, progress=_progress(console(is_stderr=True)))
-    check = run_interruptible(work, on_give_up=lambda: None)
+    lines = _ProgressLines(console(is_stderr=True))
+    try:
+        work = check_endpoint(spec, progress=CheckProgress(lines.begin, lines.finish))
+        check = run_interruptible(work, on_give_up=lambda: None)
+    finally:
+        lines.close()
     if as_json:
         print_json(document_of(check))
     else:
@@ -89,23 +93,30 @@ def document_of(check: EndpointCheck) -> dict[str, Any]:
     }
 
 
-def _progress(target: Console) -> CheckProgress:
+class _ProgressLines:
     """One line on stderr for each check: what is asked, then what came of it."""
-    from rich.text import Text
 
-    from arkdev.cli.terminal import duration
-    from arkdev.endpoints.capability_check.records import CAPABILITIES
-    from arkdev.flows.check_endpoint import CheckProgress
+    def __init__(self, target: Console) -> None:
+        self._target = target
+        self._is_open = False
 
-    def on_start(asked: str) -> None:
-        target.print(Text(f"asking for {asked} ... "), end="")
+    def begin(self, asked: str) -> None:
+        self._target.print(f"asking for {asked} ... ", end="")
+        self._is_open = True
 
-    def on_findings(findings: list[Finding]) -> None:
+    def finish(self, findings: list[Finding]) -> None:
+        from arkdev.cli.terminal import duration
+        from arkdev.endpoints.capability_check.records import CAPABILITIES
+
         said = ", ".join(f"{CAPABILITIES[f.capability]}: {f.support}" for f in findings)
-        waited = sum({f.duration_s: f.duration_s for f in findings if f.duration_s}.values())
-        target.print(Text(f"{said} ({duration(waited)})"), soft_wrap=True)
+        waited_s = sum({f.duration_s for f in findings if f.duration_s})  # some share an answer
+        self._target.print(f"{said} ({duration(waited_s)})", soft_wrap=True)
+        self._is_open = False
 
-    return CheckProgress(on_start=on_start, on_findings=on_findings)
+    def close(self) -> None:
+        """End a line that an error left open."""
+        if self._is_open:
+            self._target.print()
 
 
 def _print(check: EndpointCheck, *, target: Console) -> None:

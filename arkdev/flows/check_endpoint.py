@@ -56,9 +56,8 @@ async def check_endpoint(spec: EndpointSpec, *, progress: CheckProgress) -> Endp
     """Check `spec`; the built-in scripted model is served on a free port for that time.
 
     Without a model the only one of the server's list is taken. Raises `ConfigurationError` when the
-    model or the key is missing or refused, or when the URL has neither Chat
-    Completions nor Responses, and
-    `EndpointUnreachableError` when the first call brings nothing back.
+    model or the key is missing or refused, or when the URL has neither Chat Completions nor
+    Responses, and `EndpointUnreachableError` when the first call brings nothing back.
     """
     key = read_api_key(spec.api_key_env, keys_file=user_keys_file()) if spec.api_key_env else None
     http_target: Any = import_module("arkdev.endpoints.http_target")
@@ -87,10 +86,10 @@ async def _ask(
     for asked, make_check in CHECKS:
         progress.on_start(asked)
         found, first = await _run(make_check(model), client=client)
+        if not findings:
+            refusal = _refusal(first, spec, model=model)
         progress.on_findings(found)
         findings |= {finding.capability: finding for finding in found}
-        if "responses" not in findings:
-            refusal = _refusal(first, spec, model=model)
         if refusal is not None and _is_in_vain(findings, status=first.status):
             raise refusal
     return findings

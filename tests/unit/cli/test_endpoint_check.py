@@ -62,6 +62,7 @@ def test_nothing_there_is_exit_code_4(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(arguments) == 4
     told = capsys.readouterr()
     assert told.out == "" and f"127.0.0.1:{port}" in told.err and "Traceback" not in told.err
+    assert "asking for a chat call ... \nerror: " in told.err
 
 
 def test_an_unknown_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
