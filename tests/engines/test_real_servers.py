@@ -72,10 +72,6 @@ def supports(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {name: row["support"] for name, row in rows.items()}
 
 
-def test_the_scripted_model_does_what_the_document_shows() -> None:
-    assert supports(checked("scripted")) == documented("The scripted model")
-
-
 def test_llama_cpp_does_what_the_document_shows(llama: str) -> None:
     rows = checked(llama)
     assert supports(rows) == documented("llama.cpp")

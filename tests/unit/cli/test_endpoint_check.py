@@ -15,6 +15,7 @@ from arkdev.cli.main import run
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.sessions.background import BackgroundLoop
 
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "endpoints.md"
 SECRET = "sk-0123456789abcdef"
 
 
@@ -42,6 +43,16 @@ def test_the_table_says_what_works_and_what_that_means(capsys: pytest.CaptureFix
     assert re.search(r"^tool calls +yes +get_weather\(", told.out, flags=re.MULTILINE)
     assert re.search(r"^token evidence +no +text-only", told.out, flags=re.MULTILINE)
     assert "asking for tool calls ... tool calls: yes" in told.err
+
+
+def test_the_document_shows_the_scripted_model_s_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["endpoint", "check", "scripted"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    section = DOCUMENT.read_text(encoding="utf-8").partition("### The scripted model")[2]
+    assert section.partition("```text\n")[2].partition("```")[0].splitlines() == lines[2:]
 
 
 def test_json_is_one_document_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
