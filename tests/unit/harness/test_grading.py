@@ -60,7 +60,8 @@ BROKEN_GRADERS = {
 @pytest.mark.parametrize("case", BROKEN_GRADERS)
 async def test_a_grader_that_breaks_leaves_its_group_ungraded_and_never_zero(case):
     function, error = BROKEN_GRADERS[case]
-    broken = group_grader(name="grader", runtime=Runtime(timeout=0.02))(function)
+    runtime = Runtime(timeout=0.02 if "times out" in case else None)
+    broken = group_grader(name="grader", runtime=runtime)(function)
     async with running() as run:
         (group,) = await run.samples(asks, broken, n=2)
     (record,) = group.graders
