@@ -46,6 +46,9 @@ def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document with its ``schema_version``; UTF-8 whatever the locale, no colour."""
     versioned = {"schema_version": JSON_SCHEMA_VERSION, **document}
     text = json.dumps(versioned, ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+    from arkdev.job.paths import readable
+
+    text = readable(text)  # file names under a locale that is not UTF-8
     sys.stdout.flush()
     try:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))

@@ -115,6 +115,8 @@ def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> 
     if summary.first_failure is not None:
         rows.append(("next", f"arkdev show {name} {summary.first_failure}"))
         rows.append(("", f"arkdev show {name} --failed"))
+    elif summary.errors and summary.errors[0].num_final:  # a grader's: no rollout failed
+        rows.append(("next", f"arkdev show {name} {summary.errors[0].examples[0]}"))
     elif summary.lowest is not None:
         command = f"arkdev show {name} {summary.lowest.trajectory_id}"
         rows.append(("next", f"{command}   (the lowest reward)"))

@@ -303,6 +303,8 @@ def warnings(summary: Summary, signs: Symbols) -> Section | None:
     for warning in summary.warnings:
         text = describe_warning(warning.code)
         body = Text(printable(text.meaning), style="yellow")
+        if warning.detail:
+            body.append(f": {printable(warning.detail)}", style="default")
         body.append(f"\n{signs.arrow} {text.advice}", style="default")
         note = warning.code
         if warning.examples:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arkdev.cli.output import drop_output
+from arkdev.job.paths import readable
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -28,7 +29,7 @@ class PipeConsole(Console):
 
 def printable(text: str) -> str:
     r"""Show control characters as ``\x1b``, so that a model's text cannot steer the terminal."""
-    text = text.replace("\r\n", "\n")
+    text = readable(text).replace("\r\n", "\n")
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 

@@ -188,7 +188,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "summary": outcome.summary.to_json(),
         "clients_built": outcome.clients_built,
         "client_cost_s": outcome.client_cost_s,
-        "warnings": [str(warning) for warning in plan.warnings],
+        "warnings": [*plan.notes, *map(str, plan.warnings)],
     }
     if plan.line is not None:
         reader = RunReader(outcome.folder)

@@ -21,6 +21,7 @@ from arkdev.cli.terminal import printable
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.warnings import describe_warning
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
 
@@ -75,7 +76,8 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if self._progress.live.is_started:  # else it would print an empty line
+            self._progress.stop()
         if isinstance(error, KeyboardInterrupt):
             self._say_interrupted()
 
@@ -199,7 +201,9 @@ class ConversationDisplay(Display):
     def report(self, outcome: PluginTestOutcome) -> None:
         """Say where the record is; the conversation was the report."""
         for warning in outcome.summary.warnings:
-            self._say(f"warning: {warning.code}")
+            text = describe_warning(warning.code)
+            detail = f": {warning.detail}" if warning.detail else ""
+            self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:
@@ -217,10 +221,12 @@ def _what_runs(plan: PluginTestPlan) -> str:
         grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
         for grader in plan.graders
     )
+    num_slots = min(plan.concurrency, plan.num_rollouts)
+    slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
     job = f"{plan.job.source.name}: " if plan.job else ""
     return (
-        f"{job}{plan.rollout.reference} on {samples}{each}, {plan.concurrency} at once, "
+        f"{job}{plan.rollout.reference} on {samples}{each}{slots}, "
         f"graded by {graders}, model: {plan.endpoint.name}{model}"
     )
 

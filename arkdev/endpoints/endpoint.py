@@ -54,6 +54,13 @@ class Endpoint(Protocol):
         """Answer one request."""
         ...
 
+    async def check_reachable(self) -> None:
+        """Raise `EndpointUnreachableError` within seconds when nothing listens there.
+
+        It sends no request: a key or a model that is refused shows with the first answer.
+        """
+        ...
+
     async def close(self) -> None:
         """Release connections. Idempotent."""
         ...

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 from contextlib import suppress
+from socket import gaierror
 from typing import Any
 
 import aiohttp  # noqa: TID253 - this leaf is the client; it is loaded lazily by the registry
@@ -37,6 +39,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 _CONNECT_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S = 5.0
 _DNS_CACHE_S = 300
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps would make one for each call
 _MASK = "[API key]"
@@ -130,6 +133,30 @@ class RemoteEndpoint:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 # its chain is cut: some of aiohttp's errors hold the request's headers
                 raise self._unreachable(error) from None
+
+    async def check_reachable(self) -> None:
+        """Connect once to the endpoint, or to the HTTP proxy on the way to it."""
+        target = self._proxy.url or self._url
+        try:
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(target.host, target.port)
+        except TimeoutError:
+            raise EndpointUnreachableError(
+                f"no connection from {target.host}:{target.port} within {_PROBE_TIMEOUT_S:g} s",
+                hint=self._connection_hint(),
+                is_timeout=True,
+            ) from None
+        except OSError as error:
+            what = (
+                "no address for the host of" if isinstance(error, gaierror) else "no connection to"
+            )
+            address = f"{target.host}:{target.port}"
+            raise EndpointUnreachableError(
+                f"{what} {address}{_reason(error)}", hint=self._connection_hint()
+            ) from None
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
     async def close(self) -> None:
         """Close the connections of all event loops. Idempotent; later calls are refused."""
@@ -303,4 +330,6 @@ def _what_failed(error: Exception) -> str:
 def _reason(error: Exception) -> str:
     """The operating system's words, when there are any."""
     reason = error.strerror if isinstance(error, OSError) else ""
+    if reason and reason.startswith("Connect call failed") and error.errno:
+        reason = os.strerror(error.errno)  # asyncio's words only repeat the address
     return f": {reason}" if reason else ""

@@ -22,6 +22,7 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job, PluginReference
+from arkdev.job.paths import readable
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -103,14 +104,14 @@ class PluginTestPlan:
     def settings(self) -> dict[str, Any]:
         """Return what the run folder keeps of this plan."""
         return {
-            "workspace": str(self.workspace.root),
-            "job": str(self.job.source) if self.job else None,
+            "workspace": readable(str(self.workspace.root)),
+            "job": readable(str(self.job.source)) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
                 {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
                 for g in self.graders
             ],
-            "data": [str(path) for path in self.files],
+            "data": [readable(str(path)) for path in self.files],
             "limit": self.request.limit,
             "num_samples": self.num_samples,
             "num_generations": self.num_generations,
@@ -121,7 +122,7 @@ class PluginTestPlan:
                 "model": self.endpoint.model,
             },
             "skill": self.request.skill,
-            "script": str(self.request.script) if self.request.script else None,
+            "script": readable(str(self.request.script)) if self.request.script else None,
             "sampling": dict(self.request.sampling),
             "seed": self.request.seed,
         }

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from arkdev import __version__
+from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import open_endpoint, user_keys_file
-from arkdev.errors import ExitCode
+from arkdev.errors import EndpointResponseError, ExitCode
+from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
@@ -73,14 +75,17 @@ async def run_test(
 ) -> PluginTestOutcome:
     """Run a test to its end. What plugins do wrong is in the outcome, not an exception.
 
-    Raises `ConfigurationError` when the endpoint cannot be opened and `EndpointUnreachableError`
-    when nothing listens there. When it is cancelled the run folder says "interrupted".
+    Raises `ConfigurationError` when the endpoint cannot be opened, `EndpointUnreachableError` when
+    nothing listens there (no run folder is made then), and `EndpointResponseError` when it refuses
+    the first calls for their key or model ("stopped" in the run folder). When it is cancelled the
+    run folder says "interrupted".
     """
     statistics = RunStatistics(plan.num_generations)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
+        endpoint = await stack.enter_async_context(_open_endpoint(plan))
         services, door = await stack.enter_async_context(
-            _running_services(plan, observer, retries or RetryPolicy())
+            _running_services(endpoint, observer, retries or RetryPolicy())
         )
         run = _create_run(plan)
         observer.on_start(plan, run.folder)
@@ -92,7 +97,11 @@ async def run_test(
         stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
         try:
-            await engine.run(plan.samples())
+            await endpoint.run(engine.run(plan.samples()))
+        except EndpointResponseError as error:
+            run.event("stopped", reason=error.message)
+            run.finish("stopped", statistics.summary().to_json())
+            raise
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
@@ -148,17 +157,29 @@ class _Recorder:
 
 
 @asynccontextmanager
-async def _running_services(
-    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
-) -> AsyncIterator[tuple[SessionServices, Any]]:
-    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
-    endpoint = open_endpoint(
-        plan.endpoint,
-        max_in_flight=plan.concurrency,
-        timeout_s=_MODEL_CALL_TIMEOUT_S,
-        skill=plan.request.skill,
-        script=plan.request.script,
+async def _open_endpoint(plan: PluginTestPlan) -> AsyncIterator[RefusalWatch]:
+    """Open the endpoint and look whether something is there, before anything else begins."""
+    endpoint = RefusalWatch(
+        open_endpoint(
+            plan.endpoint,
+            max_in_flight=plan.concurrency,
+            timeout_s=_MODEL_CALL_TIMEOUT_S,
+            skill=plan.request.skill,
+            script=plan.request.script,
+        )
     )
+    try:
+        await endpoint.check_reachable()
+        yield endpoint
+    finally:
+        await asyncio.shield(endpoint.close())
+
+
+@asynccontextmanager
+async def _running_services(
+    endpoint: Endpoint, observer: PluginTestObserver, retries: RetryPolicy
+) -> AsyncIterator[tuple[SessionServices, Any]]:
+    """Run what the sessions share: the gateway and the loop of blocking calls."""
     background = BackgroundLoop()
     background.start()
     gateway = import_module("arkdev.sessions.gateway").Gateway()
@@ -173,12 +194,11 @@ async def _running_services(
         )
         yield services, gateway
     finally:
-        await asyncio.shield(_closed(gateway, background, endpoint))
+        await asyncio.shield(_closed(gateway, background))
 
 
-async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Any) -> None:
+async def _closed(gateway: Any, background: BackgroundLoop) -> None:
     await background.call(gateway.stop())
-    await endpoint.close()
     background.stop()
 
 

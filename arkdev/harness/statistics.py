@@ -66,6 +66,7 @@ class RunStatistics:
         self._groups = _Groups(num_generations, success_threshold)
         self._graders: dict[str, _Grader] = {}
         self._warnings: dict[str, Examples] = {}
+        self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
         self._unsuccessful: set[str] = set()
 
@@ -115,7 +116,7 @@ class RunStatistics:
         num_graded = reward.num_graded if reward else 0
         num_successful = rollouts.verdicts[Verdict.SUCCESS]
         warnings = [
-            WarningSummary(code, examples.count, tuple(examples.ids))
+            WarningSummary(code, examples.count, tuple(examples.ids), self._details.get(code, ""))
             for code, examples in self._warnings.items()
         ]
         if reward and reward.min == reward.max and num_graded >= CONSTANT_REWARD_MIN:
@@ -152,9 +153,14 @@ class RunStatistics:
             first_failure=rollouts.first_failure,
         )
 
-    def _warn(self, codes: Iterable[str], example: str) -> None:
-        for code in sorted(set(codes)):
+    def _warn(self, warnings: Iterable[str], example: str) -> None:
+        """Count each code, the text before the first colon, once for `example`."""
+        parts = [warning.partition(": ") for warning in warnings]
+        for code in sorted({code for code, _, _ in parts}):
             self._warnings.setdefault(code, Examples()).add(example)
+        for code, _, detail in parts:
+            if detail:
+                self._details.setdefault(code, detail)
 
 
 class _Rollouts:

@@ -96,6 +96,8 @@ class WarningSummary:
     code: str
     count: int
     examples: tuple[str, ...]
+    detail: str = ""
+    """What the first of them says beyond the code, such as the id of a tool call."""
 
 
 @dataclass(frozen=True)

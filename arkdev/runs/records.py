@@ -82,7 +82,7 @@ class TrajectoryRecord:
     config: dict[str, Any] | None = None
     turns: tuple[TurnRecord, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Codes counted in the report, e.g. ``tool_calls_with_finish_stop``."""
+    """Counted in the report: ``code`` or ``code: detail``, e.g. ``tool_calls_with_finish_stop``."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class GroupRecord:
     graders: tuple[GraderRecord, ...] = ()
     error: str | None = None
     warnings: tuple[str, ...] = ()
-    """Codes counted in the report, as in a trajectory."""
+    """Counted in the report, as in a trajectory."""
 
 
 @dataclass(frozen=True)

@@ -41,5 +41,8 @@ class ScriptedEndpoint:
             await asyncio.sleep(reply.latency_s)
         return check_answer(reply.body, status=reply.status, headers=reply.headers)
 
+    async def check_reachable(self) -> None:
+        """It is in this process."""
+
     async def close(self) -> None:
         """Nothing to release."""

@@ -216,6 +216,16 @@ def test_warnings_are_counted_by_rollout_with_three_examples():
     assert (second.code, second.count) == ("text_replaced", 1)
 
 
+def test_warnings_with_details_count_as_their_code_and_keep_the_first_detail():
+    statistics = RunStatistics(1)
+    for sample in range(2):
+        details = (f"bad: call_{sample}: x", f"bad: call_{sample}b: x")
+        statistics.add_trajectory(rollout(f"{sample}.0", warnings=details))
+    (warning,) = statistics.summary().warnings
+
+    assert (warning.code, warning.count, warning.detail) == ("bad", 2, "call_0: x")
+
+
 def test_reward_that_never_varies_is_a_warning():
     constant = run_of(*[(0.1, 0.1)] * 4).summary()
     assert [w.code for w in constant.warnings] == ["reward_constant"]

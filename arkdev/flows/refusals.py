@@ -1,0 +1,100 @@
+"""An endpoint that refuses the key or the model: the run ends with the first calls.
+
+A wrong key fails every call the same way. Trying every rollout four times would tell nothing more,
+so the run stops when the first `NUM_REFUSALS` answers are all such refusals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from arkdev.endpoints.endpoint import Endpoint, ModelRequest
+from arkdev.errors import EndpointResponseError
+
+NUM_REFUSALS = 4
+"""As many as one rollout's attempts make, at the least."""
+
+_REFUSED = (401, 403, 404)
+"""The key, what it may use, the model or the URL: the same for every call of a run."""
+
+
+class RefusalWatch:
+    """An `Endpoint` that passes calls on to another one and watches its first answers."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = endpoint.name
+        self.model = endpoint.model
+        self.capabilities = endpoint.capabilities
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._has_answered = False
+        self._refusals: list[EndpointResponseError] = []
+        self._stop: Callable[[], object] | None = None
+
+    async def complete(self, request: ModelRequest) -> dict[str, Any]:
+        """Answer one request; raises as the watched endpoint does."""
+        try:
+            answer = await self._endpoint.complete(request)
+        except EndpointResponseError as error:
+            self._count(error)
+            raise
+        self._has_answered = True
+        return answer
+
+    async def check_reachable(self) -> None:
+        """See `Endpoint`."""
+        await self._endpoint.check_reachable()
+
+    async def close(self) -> None:
+        """See `Endpoint`."""
+        await self._endpoint.close()
+
+    async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Await `work`, which makes the calls; cancel it once the endpoint refuses everything.
+
+        Raises `EndpointResponseError` then, with the endpoint's own sentence.
+        """
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            refusal = self._refusal()
+            if refusal is not None and task.cancelled() and not _is_cancelled_from_outside():
+                raise refusal from None
+            raise
+
+    def _count(self, error: EndpointResponseError) -> None:
+        with self._lock:
+            if self._has_answered or len(self._refusals) == NUM_REFUSALS:
+                return
+            if error.status not in _REFUSED:
+                self._has_answered = True  # whatever it is, it is not the key or the model
+                return
+            self._refusals.append(error)
+            is_enough = self._refusal() is not None
+        if is_enough and self._stop is not None:
+            self._stop()
+
+    def _refusal(self) -> EndpointResponseError | None:
+        """What to raise when there were enough refusals, all with one status."""
+        if len(self._refusals) < NUM_REFUSALS or len({e.status for e in self._refusals}) > 1:
+            return None
+        first = self._refusals[0]
+        return EndpointResponseError(
+            f"the first {NUM_REFUSALS} model calls were all refused, so the run was stopped: "
+            f"{first.message}",
+            status=first.status,
+            body=first.body,
+            headers=first.headers,
+            hint=first.hint,
+        )
+
+
+def _is_cancelled_from_outside() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
