@@ -43,6 +43,7 @@ class ScriptedServer:
     ) -> None:
         self._model = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
         self._api_key = api_key
+        self.num_chat_calls = 0
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -77,6 +78,7 @@ class ScriptedServer:
     async def _chat(self, request: web.Request) -> web.Response:
         loop = asyncio.get_running_loop()
         started = loop.time()
+        self.num_chat_calls += 1
         reply = await self._reply(request)
         if reply.latency_s:
             await asyncio.sleep(max(0.0, started + reply.latency_s - loop.time()))

@@ -101,11 +101,8 @@ def search(query, count):
     scored = []
     for found, (title, text) in zip(grams, make_world().documents, strict=True):
         score = sum(weights[gram] for gram in asked if gram in found)
-        if title in query:
-            score *= 2
-        if score:
-            scored.append((-score, title, text))
-    scored.sort()
-    return [
-        (title, text) for score, title, text in scored if score <= scored[0][0] * MIN_SCORE_SHARE
-    ][:count]
+        # 搜的就是它
+        scored.append((2 * score if title in query else score, title, text))
+    scored.sort(key=lambda item: -item[0])
+    least = max(scored[0][0] * MIN_SCORE_SHARE, 1e-9)
+    return [(title, text) for score, title, text in scored[:count] if score >= least]
