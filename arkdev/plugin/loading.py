@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from arkdev.errors import ComesLaterError, PluginLoadError
+from arkdev.errors import ComesLaterError, ConfigurationError, PluginLoadError
 from arkdev.plugin.decorators import Plugin, PluginKind, plugin_of
 from arkdev.plugin.source import place_of, place_of_exception
 
@@ -154,6 +154,8 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
                 hint=f"expected {file}.py; " + _modules_found(root),
             ) from error
         raise _import_failed(module_name, error, root=root) from error
+    except ConfigurationError:  # a decorator's own words, with the user's file:line
+        raise
     except (Exception, SystemExit) as error:  # a user's module can raise anything
         raise _import_failed(module_name, error, root=root) from error
 
