@@ -119,7 +119,7 @@ class Display:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_judge(outcome)
-        if outcome.clients_built > 1:
+        if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
                 f"\n{outcome.clients_built} model clients were built by plugins, "
