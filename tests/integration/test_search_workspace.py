@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import importlib
 import json
 import os
@@ -11,7 +10,7 @@ import random
 import signal
 import subprocess
 import sys
-import threading
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from arkdev.flows.test_plugin import run_test
 from arkdev.plugin import ark_sdk, loading
 from arkdev.runs.records import Verdict
 from arkdev.sessions.session import RetryPolicy
+from tests.integration.loopback import Loopback, listening
 from tests.integration.workspace import Command, Run, Silent
 
 FOUND = {"Result": {"WebResults": [{"Title": "潮音灯塔", "Snippet": "潮音灯塔的建造者是沈听雪。"}]}}
@@ -51,50 +51,11 @@ print(asyncio.run(search_server.call_tool("web_search", {"Query": "潮音灯塔"
 sys.stdin.readline()
 """
 
-Policy = Callable[[int], tuple[int, Any]]
-
-
-class Loopback(http.server.ThreadingHTTPServer):
-    """Answers every POST by `policy`, a function of the number of requests so far."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.policy: Policy = lambda _count: (200, FOUND)
-        self.requests: list[tuple[str, str | None, dict[str, Any]]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Loopback
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.requests.append((self.path, self.headers["authorization"], body))
-        status, answer = self.server.policy(len(self.server.requests))
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def loopback() -> Iterator[Loopback]:
-    with Loopback() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with listening(lambda _count, _body: (200, FOUND)) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +170,9 @@ def test_a_model_that_never_stops_searching_is_stopped(offline: Path, tmp_path: 
 
 
 def test_with_a_key_the_real_api_is_asked(search_api: Loopback, root: Path) -> None:
-    search_api.policy = lambda count: (503, {"error": "busy"}) if count == 1 else (200, FOUND)
+    search_api.policy = lambda count, _body: (
+        (503, {"error": "busy"}) if count == 1 else (200, FOUND)
+    )
     run = run_plugins(root, sample=SAMPLE, skill=1.0)
     assert run.rewards == [(1.0,)]
     assert len(run.trajectories[0].attempts) == 1, "the search was tried again, not the rollout"
@@ -227,7 +190,7 @@ def test_a_search_that_keeps_failing_ends_in_retry(
 ) -> None:
     module = plugin("rollout", root=root)
     monkeypatch.setattr(module.rate_limiter, "max_rate", 1000)
-    search_api.policy = lambda _count: answer
+    search_api.policy = lambda _count, _body: answer
     run = run_plugins(root, sample=SAMPLE, skill=1.0)
     (record,) = run.trajectories
     assert {attempt.verdict for attempt in record.attempts} == {Verdict.RETRY}
@@ -239,7 +202,7 @@ def test_a_search_that_keeps_failing_ends_in_retry(
 def test_a_refused_key_is_a_failure_and_is_not_tried_again(
     search_api: Loopback, root: Path
 ) -> None:
-    search_api.policy = lambda _count: (401, {"error": "no such key"})
+    search_api.policy = lambda _count, _body: (401, {"error": "no such key"})
     run = run_plugins(root, sample=SAMPLE, skill=1.0)
     assert run.summary.verdicts == {"failure": 1}
     assert "SEARCH_API_KEY" in run.summary.errors[0].message
@@ -275,7 +238,7 @@ def test_a_judge_that_fails_gives_no_reward_not_a_zero(
 ) -> None:
     monkeypatch.setenv("ARK_BASE_URL", loopback.url)
     monkeypatch.setenv("ARK_API_KEY", "judge-key")
-    loopback.policy = lambda _count: answer
+    loopback.policy = lambda _count, _body: answer
     run = run_plugins(offline, sample=SAMPLE, skill=1.0, num_generations=2)
     (group,) = run.groups
     assert group.rewards == (None, None)
@@ -290,7 +253,9 @@ def test_a_judge_is_asked_again_after_an_error(
     monkeypatch.setenv("ARK_BASE_URL", loopback.url)
     monkeypatch.setenv("ARK_API_KEY", "judge-key")
     verdict = judge_says('{"rationale": "同一个人", "judgement": "正确"}')
-    loopback.policy = lambda count: (429, {"error": {"message": "busy"}}) if count < 3 else verdict
+    loopback.policy = lambda count, _body: (
+        (429, {"error": {"message": "busy"}}) if count < 3 else verdict
+    )
     assert run_plugins(offline, sample=SAMPLE, skill=1.0).rewards == [(1.0,)]
     _, authorization, body = loopback.requests[-1]
     assert authorization == "Bearer judge-key"
@@ -378,3 +343,180 @@ def test_without_arkitect_the_draft_says_so_and_the_others_load(
         loading.load_plugin("plugins.draft_rollout_arkitect:demo_rollout", root=offline)
     assert "draft_rollout_arkitect.py" in failed.value.where
     assert loading.load_plugin("plugins.rollout:demo_rollout", root=offline).plugin.is_async
+
+
+class SlowSearch:
+    """A search that takes its time, as the rollout sees one."""
+
+    def __init__(self, *, is_remote: bool, duration_s: float = 0.0) -> None:
+        self.is_remote = is_remote
+        self._duration_s = duration_s
+        self.num_calls = 0
+
+    async def search(self, arguments: dict[str, Any]) -> str:
+        self.num_calls += 1
+        await asyncio.sleep(self._duration_s)
+        return "found"
+
+
+def test_the_real_api_is_rate_limited_and_the_local_search_is_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = plugin("rollout", root=root)
+    limiter = module.rate_limiter
+    assert (limiter.max_rate, limiter.time_period) == (20, 1)
+    monkeypatch.setattr(module, "rate_limiter", type(limiter)(max_rate=2, time_period=0.2))
+
+    async def timed(search: SlowSearch) -> float:
+        started = time.monotonic()
+        await asyncio.gather(*(module.exec_tool_call(search, {"Query": "x"}) for _ in range(6)))
+        return time.monotonic() - started
+
+    async def both() -> tuple[float, float]:
+        local = await timed(SlowSearch(is_remote=False))
+        return local, await timed(SlowSearch(is_remote=True))
+
+    local_s, remote_s = asyncio.run(both())
+    assert local_s < 0.1
+    assert remote_s > 0.3
+
+
+def test_a_search_that_takes_too_long_is_tried_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = plugin("rollout", root=root)
+    assert module.TOOL_CALL_TIMEOUT == 20.0
+    monkeypatch.setattr(module, "TOOL_CALL_TIMEOUT", 0.01)
+    search = SlowSearch(is_remote=False, duration_s=5)
+    with pytest.raises(module.RolloutRetryException, match=r"0\.01 秒"):
+        asyncio.run(module.exec_tool_call(search, {"Query": "x"}))
+    assert search.num_calls == module.TOOL_CALL_MAX_RETRY == 10
+
+
+def test_the_tool_of_the_model_is_the_documented_one_and_the_servers(offline: Path) -> None:
+    function = plugin("web_search", root=offline).search_tool["function"]
+    properties = function["parameters"]["properties"]
+    assert function["name"] == "web_search"
+    assert list(properties) == ["Query", "Count"]
+    assert properties["Count"]["default"] == 10
+    assert function["parameters"]["required"] == ["Query"]
+    server = plugin("search_server", root=offline).server
+    (tool,) = asyncio.run(server.list_tools())
+    assert (tool.name, tool.description) == (function["name"], function["description"])
+    assert {name: part["type"] for name, part in tool.inputSchema["properties"].items()} == {
+        name: part["type"] for name, part in properties.items()
+    }
+    assert tool.inputSchema["required"] == ["Query"]
+
+
+FAKE_ARKITECT = {
+    "core/component/context/hooks.py": """
+        class HookInterruptException(Exception):
+            def __init__(self, reason):
+                self.reason = reason
+
+        class PreLLMCallHook:
+            pass
+    """,
+    "core/component/context/context.py": """
+        import json
+        from types import SimpleNamespace
+        from arkitect.core.component.context.hooks import HookInterruptException
+
+        class Context:
+            def __init__(self, *, model, tools, client):
+                self.model, self.pool, self.client = model, tools[0], client
+                self.state = SimpleNamespace(messages=[])
+                create = client.chat.completions.create
+                self.chat = SimpleNamespace(completions=SimpleNamespace(create=create))
+                self.completions = SimpleNamespace(create=self._create)
+                self.is_ready = False
+
+            def set_pre_llm_call_hook(self, hook):
+                self.hook = hook
+
+            async def init(self):
+                self.is_ready = True
+
+            async def _create(self, messages, stream):
+                assert self.is_ready and not stream
+                self.state.messages.extend(messages)
+                while True:
+                    try:
+                        await self.hook.pre_llm_call(self.state)
+                    except HookInterruptException as interrupt:
+                        return interrupt.reason
+                    await self.chat.completions.create(
+                        model=self.model, messages=self.state.messages, tool_pool=self.pool
+                    )
+                    calls = self.state.messages[-1].get("tool_calls")
+                    if not calls:
+                        return None
+                    for call in calls:
+                        query = json.loads(call["function"]["arguments"])
+                        content = await self.pool.execute_tool("web_search", query)
+                        self.state.messages.append(
+                            {"role": "tool", "content": content, "tool_call_id": call["id"]}
+                        )
+    """,
+    "core/component/tool/builder.py": """
+        import json
+
+        cleaned = []
+
+        class Client:
+            async def list_tools(self):
+                schema = {"type": "object", "properties": {"Query": {"type": "string"}}}
+                function = {"name": "web_search", "description": "search", "parameters": schema}
+                return [{"type": "function", "function": function}]
+
+            async def execute_tool(self, name, arguments):
+                return "潮音灯塔的建造者是沈听雪。"
+
+        def build_mcp_clients_from_config(path):
+            with open(path, encoding="utf-8") as file:
+                names = json.load(file)["mcpServers"]
+
+            async def cleanup():
+                cleaned.append(path)
+
+            return {name: Client() for name in names}, cleanup
+    """,
+}
+"""Stands for the package arkitect 0.2.11, as far as the draft uses it."""
+
+
+@pytest.fixture
+def arkitect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, text in FAKE_ARKITECT.items():
+        file = tmp_path / "packages/arkitect" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "arkitect"]:
+        del sys.modules[name]
+
+
+DRAFT = "plugins.draft_rollout_arkitect:demo_rollout"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_draft_rollout_searches_through_arkitect(root: Path, arkitect: None) -> None:
+    run = run_plugins(root, rollout=DRAFT, sample=SAMPLE, skill=1.0)
+    assert run.rewards == [(1.0,)]
+    roles = [message["role"] for message in run.trajectories[0].messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    builder = sys.modules["arkitect.core.component.tool.builder"]
+    assert builder.cleaned == [str(root / "mcp_config.json")]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_draft_rollout_stops_after_its_steps(
+    root: Path, arkitect: None, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.json"
+    call = {"name": "web_search", "arguments": '{"Query": "潮音灯塔"}'}
+    script.write_text(json.dumps({"answers": [{"tool_calls": [call]}]}), encoding="utf-8")
+    run = run_plugins(root, rollout=DRAFT, sample=SAMPLE, script=script)
+    assert len(run.trajectories[0].turns) == 6
