@@ -72,10 +72,11 @@ async def test_each_key_reaches_its_own_attempt():
 
 
 async def test_an_answer_after_the_end_is_refused():
-    async with running(delay_s=0.02) as run:
+    async with running(delay_s=0.2) as run:
         session = run.session()
         call = asyncio.create_task(post(run, session))
-        await asyncio.sleep(0.01)
+        while not run.requests:  # noqa: ASYNC110 (another loop sees the request)
+            await asyncio.sleep(0.005)
         run.gateway.close(session)
         status, body, _ = await call
     assert (status, body["error"]["code"]) == (401, "AuthenticationError")
