@@ -22,6 +22,8 @@ from typing import Any
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
 from arkdev.plugin.conversation import Conversation
+from arkdev.plugin.response_tree import ResponseTree
+from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import TurnRecord
 from arkdev.sessions.checks import notes_on_answer
 
@@ -61,6 +63,18 @@ class RetryPolicy:
 
 
 @dataclass
+class _Call:
+    """A model call on its way: `body` is the Chat Completions request."""
+
+    body: dict[str, Any]
+    order: int
+    seed: int
+    via: str
+    response_id: str | None = None
+    """Its node in the tree, once answered; None for a Chat Completions call."""
+
+
+@dataclass
 class _Turn:
     """A call as it is kept while the attempt runs."""
 
@@ -68,7 +82,7 @@ class _Turn:
     duration_s: float
     answer: dict[str, Any]
     num_retries: int
-    via: str
+    call: _Call
     tool_duration_s: float | None = None
     was_acknowledged: bool = False
 
@@ -97,6 +111,7 @@ class Session:
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
         self.conversation = Conversation()
+        self.responses = ResponseTree()
         self._services = services
         self._started = time.perf_counter()
         self._order = itertools.count()
@@ -124,20 +139,51 @@ class Session:
         attempt has ended, also while the call was under way, and `EndpointError` when the call
         failed and sending it again did not help.
         """
-        self._refuse_if_late()
         order = next(self._order)
+        call = _Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
+
+    async def respond(
+        self,
+        request: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        via: str = "wrapped",
+        sampling: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a Responses call (`request` is its JSON body) and put it into the tree.
+
+        The endpoint sees the whole history of the branch. Raises `PluginError` for a
+        `previous_response_id` that is not of this attempt and what `complete` raises.
+        """
+        self._refuse_if_late()
+        previous = request.get("previous_response_id")
+        parent = self.responses.node(previous)
+        key = self.responses.next_key(parent)
+        body = chat_body_of_responses(request, history=list(parent.messages))
+        order = next(self._order)
+        call = _Call(body, order=order, seed=_seed(self.identity, *key), via=via)
+        answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
+        node = self.responses.add(parent, key=key, history=body["messages"], answer=answer)
+        call.response_id = node.id
+        return response_of_answer(
+            answer, response_id=node.id, previous_response_id=previous, request=request
+        )
+
+    async def _record_call(
+        self, call: _Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        self._refuse_if_late()
         request = ModelRequest(
-            body=body,
-            sampling={**self.sampling, **(sampling or {})},
-            seed=_seed(self.identity, order),
+            body=call.body, sampling={**self.sampling, **(sampling or {})}, seed=call.seed
         )
         started = time.perf_counter()
         self._end_tool_time(started)
         answer, num_retries = await self._send(request, timeout_s)
-        turn = _Turn(started, time.perf_counter() - started, answer, num_retries, via)
+        turn = _Turn(started, time.perf_counter() - started, answer, num_retries, call)
         with self._lock:
             self._refuse_if_late()
-            self.conversation.add_call(body["messages"], answer, order=order)
+            self.conversation.add_call(call.body["messages"], answer, order=call.order)
             self._turns.append(turn)
         for code, detail in notes_on_answer(answer):
             self.note(code, detail)
@@ -152,6 +198,19 @@ class Session:
         self._refuse_if_late()  # here as well: after the run there is no loop to refuse it on
         call = self.complete(body, timeout_s=timeout_s)
         return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
+
+    def respond_blocking(
+        self, request: dict[str, Any], *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Answer a Responses call of synchronous code; the calling thread waits."""
+        self._refuse_if_late()
+        call = self.respond(request, timeout_s=timeout_s)
+        return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
+
+    def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
+        """Put messages made outside under a response; return the id to branch from."""
+        self._refuse_if_late()
+        return self.responses.insert(messages, previous_response_id=previous_response_id)
 
     def set_history(self, messages: list[dict[str, Any]]) -> None:
         """Take the whole history that a raw rollout is about to send."""
@@ -187,7 +246,7 @@ class Session:
     def warnings(self) -> tuple[str, ...]:
         """Notes as ``code`` or ``code: detail``, in order."""
         notes = dict(self._notes)
-        raw = [turn for turn in self._turns if turn.via == "raw"]
+        raw = [turn for turn in self._turns if turn.call.via == "raw" and not turn.call.response_id]
         if raw and not all(turn.was_acknowledged for turn in raw):
             notes[("raw_call_not_processed", "")] = None
         if self.conversation.was_rewritten:
@@ -208,6 +267,11 @@ class Session:
         """The recorded calls, in the order of their answers."""
         return tuple(self._record(turn) for turn in self._turns)
 
+    def turns_of(self, response_id: str) -> tuple[TurnRecord, ...]:
+        """The recorded calls on the path to a response."""
+        path = {node.id for node in self.responses.node(response_id).path}
+        return tuple(self._record(turn) for turn in self._turns if turn.call.response_id in path)
+
     def _record(self, turn: _Turn) -> TurnRecord:
         choice = turn.answer["choices"][0]
         usage = turn.answer.get("usage") or {}
@@ -221,7 +285,7 @@ class Session:
             tool_calls=tuple(str((call.get("function") or {}).get("name")) for call in calls),
             tool_duration_s=turn.tool_duration_s,
             num_retries=turn.num_retries,
-            via=turn.via,
+            via=turn.call.via,
         )
 
     async def _send(
@@ -264,9 +328,12 @@ class Session:
                 last.tool_duration_s = now - (last.started + last.duration_s)
 
 
-def _seed(identity: AttemptIdentity, order: int) -> int:
-    """Give a call its seed (decision 11): the same in every run, whatever ran beside it."""
+def _seed(identity: AttemptIdentity, *place: int) -> int:
+    """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
+
+    `place` is the call's number in the attempt, or its place in the tree of responses.
+    """
     text = json.dumps(
-        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, order]
+        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
     )
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")

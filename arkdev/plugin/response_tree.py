@@ -1,0 +1,119 @@
+"""The responses of one attempt as a tree, by `previous_response_id` (SURFACE GROUP-13..17).
+
+The history is kept here, not by the endpoint, so that servers without a store can branch too. Two
+continuations of one response share what led to it and know nothing of each other::
+
+    r1 ─┬─ r2 ── r3        r3's trajectory: what r1, r2 and r3 saw and answered
+        └─ r4              r4's trajectory: what r1 and r4 saw and answered
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from arkdev.errors import PluginError
+from arkdev.plugin.conversation import Conversation, clean_message
+
+
+@dataclass(frozen=True)
+class ResponseNode:
+    """One response, or messages that the plugin put in itself.
+
+    `history` is what the model saw (without its answer); `answer` its Chat Completions JSON, None
+    where the plugin put messages in. `key` is the place in the tree: (0, 2) is the third
+    continuation of the first call.
+    """
+
+    id: str
+    parent: ResponseNode | None
+    key: tuple[int, ...]
+    history: tuple[dict[str, Any], ...] = ()
+    answer: dict[str, Any] | None = None
+    children: itertools.count[int] = field(default_factory=itertools.count, repr=False)
+
+    @property
+    def messages(self) -> tuple[dict[str, Any], ...]:
+        """What a continuation begins with: the history and the answer."""
+        if self.answer is None:
+            return self.history
+        return (*self.history, clean_message(self.answer["choices"][0]["message"]))
+
+    @property
+    def path(self) -> list[ResponseNode]:
+        """The nodes from the first call to this one."""
+        above = self.parent.path if self.parent is not None else []
+        return [*above, self] if self.id else []
+
+
+class ResponseTree:
+    """The responses of one attempt; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._root = ResponseNode(id="", parent=None, key=())
+        self._nodes: dict[str, ResponseNode] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, response_id: str | None) -> ResponseNode:
+        """Return the node of an id; None is the root.
+
+        Raises `PluginError` for an id that is not of this attempt, without asking any server.
+        """
+        if response_id is None:
+            return self._root
+        with self._lock:
+            node = self._nodes.get(response_id)
+            known = list(self._nodes)
+        if node is None:
+            raise PluginError(
+                f"there is no response {response_id!r} in this rollout",
+                hint=f"its responses are {', '.join(known[-5:])}" if known else "it has none yet",
+            )
+        return node
+
+    def next_key(self, parent: ResponseNode) -> tuple[int, ...]:
+        """Number a continuation of `parent` that is about to be asked for."""
+        return (*parent.key, next(parent.children))
+
+    def add(
+        self,
+        parent: ResponseNode,
+        *,
+        key: tuple[int, ...],
+        history: list[dict[str, Any]],
+        answer: dict[str, Any] | None,
+        response_id: str | None = None,
+    ) -> ResponseNode:
+        """Put a response under `parent`; its id is `response_id` or a new one."""
+        node = ResponseNode(
+            id=response_id or f"resp_{secrets.token_hex(12)}",
+            parent=parent,
+            key=key,
+            history=tuple(history),
+            answer=answer,
+        )
+        with self._lock:
+            self._nodes[node.id] = node
+        return node
+
+    def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
+        """Put messages made outside under a response; they are not trained on (PROXY-12)."""
+        parent = self.node(previous_response_id)
+        key = self.next_key(parent)
+        return self.add(parent, key=key, history=[*parent.messages, *messages], answer=None).id
+
+    def conversation(self, response_id: str) -> Conversation:
+        """Return the path from the first call to `response_id` as one conversation (Y-38)."""
+        conversation = Conversation()
+        for node in self.node(response_id).path:
+            if node.answer is None:
+                conversation.set_history(list(node.history))
+            else:
+                conversation.add_call(list(node.history), node.answer)
+        return conversation
