@@ -31,7 +31,8 @@ _HOMES = {
         "SingleGraderResult",
         "Trajectory",
     ),
-    "arkdev.observe.tracing": ("observe", "trace_monitor", "wrap_inplace_trace"),
+    # `observe` is left out: it would be hidden by the package arkdev.observe
+    "arkdev.observe.tracing": ("trace_monitor", "wrap_inplace_trace"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

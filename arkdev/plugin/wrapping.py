@@ -89,7 +89,7 @@ class _TrackedCreate:
     """The `create` of one client, and the proxies that it works for."""
 
     def __init__(self, client: Any, original: Callable[..., Any]) -> None:
-        self._client = weakref.ref(client)
+        self._client = client
         self._original = original
         self._current: contextvars.ContextVar[InferenceProxy] = contextvars.ContextVar("proxy")
         self._proxies: weakref.WeakSet[InferenceProxy] = weakref.WeakSet()
@@ -109,8 +109,8 @@ class _TrackedCreate:
             try:
                 answer = call.access.complete_blocking(call.body, timeout_s=call.timeout_s)
             except Exception as error:
-                raise translated_error(error, client=self._client()) from error
-            return convert_answer(answer, client=self._client())
+                raise translated_error(error, client=self._client) from error
+            return convert_answer(answer, client=self._client)
 
         create.tracked = self  # type: ignore[attr-defined]
         return create
@@ -120,7 +120,7 @@ class _TrackedCreate:
 
         async def create(*args: Any, **kwargs: Any) -> Any:
             call = self._call(args, kwargs)
-            context = _ArkitectContext(self._client(), kwargs)
+            context = _ArkitectContext(self._client, kwargs)
             await context.add_tools(call.body)
             if call.access is None:
                 answer = await self._original(**call.standalone_kwargs())
@@ -128,8 +128,8 @@ class _TrackedCreate:
             try:
                 body = await call.access.complete(call.body, timeout_s=call.timeout_s)
             except Exception as error:
-                raise translated_error(error, client=self._client()) from error
-            completion = convert_answer(body, client=self._client())
+                raise translated_error(error, client=self._client) from error
+            completion = convert_answer(body, client=self._client)
             context.add_answer(completion)
             return completion
 
