@@ -33,14 +33,20 @@ class ResponseNode:
     key: tuple[int, ...]
     history: tuple[dict[str, Any], ...] = ()
     answer: dict[str, Any] | None = None
+    num_instructions: int = 0
+    """Messages at the head of `history` that came from `instructions`."""
     children: itertools.count[int] = field(default_factory=itertools.count, repr=False)
 
     @property
     def messages(self) -> tuple[dict[str, Any], ...]:
-        """What a continuation begins with: the history and the answer."""
+        """What a continuation begins with: the history and the answer.
+
+        Not the instructions: the Responses API carries them over to no later call.
+        """
+        history = self.history[self.num_instructions :]
         if self.answer is None:
-            return self.history
-        return (*self.history, clean_message(self.answer["choices"][0]["message"]))
+            return history
+        return (*history, clean_message(self.answer["choices"][0]["message"]))
 
     @property
     def path(self) -> list[ResponseNode]:
@@ -89,6 +95,7 @@ class ResponseTree:
         history: list[dict[str, Any]],
         answer: dict[str, Any] | None,
         response_id: str | None = None,
+        num_instructions: int = 0,
     ) -> ResponseNode:
         """Put a response under `parent`; its id is `response_id` or a new one."""
         node = ResponseNode(
@@ -97,6 +104,7 @@ class ResponseTree:
             key=key,
             history=tuple(history),
             answer=answer,
+            num_instructions=num_instructions,
         )
         with self._lock:
             self._nodes[node.id] = node

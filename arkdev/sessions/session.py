@@ -160,11 +160,17 @@ class Session:
         previous = request.get("previous_response_id")
         parent = self.responses.node(previous)
         key = self.responses.next_key(parent)
-        body = chat_body_of_responses(request, history=list(parent.messages))
+        body = chat_body_of_responses(request, history=parent.messages)
         order = next(self._order)
         call = _Call(body, order=order, seed=_seed(self.identity, *key), via=via)
         answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
-        node = self.responses.add(parent, key=key, history=body["messages"], answer=answer)
+        node = self.responses.add(
+            parent,
+            key=key,
+            history=body["messages"],
+            answer=answer,
+            num_instructions=1 if request.get("instructions") else 0,
+        )
         call.response_id = node.id
         return response_of_answer(
             answer, response_id=node.id, previous_response_id=previous, request=request
