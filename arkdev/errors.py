@@ -16,6 +16,7 @@
     ├── PluginError                   1   what a plugin did while it ran
     │   ├── SamplingParameterError    1   a sampling parameter passed to a wrapped client
     │   ├── LateCallError             1   a model call after its attempt had ended
+    │   ├── TranslationError          1   a request that the endpoint's API cannot express
     │   ├── PluginTimeoutError        1   a plugin ran longer than its Runtime.timeout
     │   └── PluginResultError         1   a result that the contract does not allow
     └── EndpointError                 4   a model call failed
@@ -120,6 +121,14 @@ class SamplingParameterError(PluginError):
 
 class LateCallError(PluginError):
     """A model call arrived after its attempt had ended."""
+
+
+class TranslationError(PluginError):
+    """What Responses and Chat Completions do not have in common; `param` names the place of it."""
+
+    def __init__(self, message: str, *, param: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.param = param
 
 
 class PluginTimeoutError(PluginError):

@@ -7,9 +7,10 @@ whether a remote server, the scripted server or the in-process scripted model se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
-from arkdev.errors import EndpointResponseError
+from arkdev.errors import EndpointResponseError, TranslationError
+from arkdev.plugin.responses import answer_of_response
 
 MAX_TEXT_CHARS = 200
 """How much of a body that is not JSON an error keeps."""
@@ -33,11 +34,36 @@ def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> di
     or empty, and for anything that is not a Chat Completions object. It is transient for 408, 409,
     429, 5xx and for every error inside a success answer.
     """
-    is_success = 200 <= status < 300
-    if is_success and isinstance(body, dict) and not body.get("error") and _has_choices(body):
+    if _is_unblemished(body, status) and has_choices(body):
         return body
+    raise _refusal(body, status=status, headers=headers)
+
+
+def check_response(body: object, *, status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return `body`, a finished Response, as a Chat Completions answer.
+
+    The counterpart of `check_answer` for the Responses API: also a Response that failed, was
+    cancelled or is not finished, one without output, and one whose output Chat Completions cannot
+    hold raise `EndpointResponseError`.
+    """
+    if not _is_unblemished(body, status) or not _has_output(body):
+        raise _refusal(body, status=status, headers=headers)
+    try:
+        return answer_of_response(body)
+    except TranslationError as error:
+        raise EndpointResponseError(
+            f"the endpoint answered {status}: {error.message}", status=status, body=body
+        ) from error
+
+
+def _is_unblemished(body: object, status: int) -> TypeGuard[dict[str, Any]]:
+    return 200 <= status < 300 and isinstance(body, dict) and not body.get("error")
+
+
+def _refusal(body: object, *, status: int, headers: Mapping[str, str]) -> EndpointResponseError:
+    is_success = 200 <= status < 300
     kept = body[:MAX_TEXT_CHARS] if isinstance(body, str) else body
-    raise EndpointResponseError(
+    return EndpointResponseError(
         f"the endpoint answered {status}: {_reason(kept)}",
         status=status,
         body=kept,
@@ -47,12 +73,23 @@ def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> di
     )
 
 
-def _has_choices(body: dict[str, Any]) -> bool:
+def has_choices(body: Mapping[str, Any]) -> bool:
+    """Whether `body` has at least one choice, and each of them a message."""
     choices = body.get("choices")
     return (
         isinstance(choices, list)
         and bool(choices)
         and all(isinstance(c, dict) and isinstance(c.get("message"), dict) for c in choices)
+    )
+
+
+def _has_output(body: dict[str, Any]) -> bool:
+    output, status = body.get("output"), body.get("status") or "completed"
+    return (
+        isinstance(output, list)
+        and all(isinstance(item, dict) for item in output)
+        # a model may spend all of its tokens before it has said anything
+        and (status == "incomplete" or (status == "completed" and bool(output)))
     )
 
 
@@ -69,6 +106,9 @@ def _reason(body: object) -> str:
         return f"{code}: {message}" if code else str(message)
     if error:
         return str(error)
+    if body.get("object") == "response":
+        state = f"its status is {body.get('status')!r}, its output {_clip(body.get('output'))}"
+        return f"no usable response: {state}"
     if "choices" in body:
         return f"no usable choice: choices is {_clip(body['choices'])}"
     for key in ("message", "detail"):  # servers that do not use the error envelope

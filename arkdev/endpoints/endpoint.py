@@ -41,7 +41,8 @@ class Endpoint(Protocol):
     * `EndpointResponseError` when the answer is an error, also one hidden in a 200 answer
       (``error`` in the body, ``choices`` null or empty), with `is_transient` set for 408, 409,
       429, 5xx and for errors inside a 200 answer,
-    * `ConfigurationError` when a sampling parameter cannot be expressed on this endpoint.
+    * `ConfigurationError` when a sampling parameter cannot be expressed on this endpoint,
+    * `TranslationError` when the endpoint speaks the Responses API, which cannot hold the request.
 
     It never retries: retries belong to the session.
     """

@@ -1,4 +1,4 @@
-"""Put a ``text/event-stream`` answer together into one Chat Completions object (field case 2.6).
+"""Chat Completions as ``text/event-stream``: put together, and taken apart (field case 2.6).
 
 Some servers stream whatever was asked. `assemble` reads the whole stream and returns what the same
 server would have answered without streaming::
@@ -8,17 +8,26 @@ server would have answered without streaming::
     data: {"choices": [{"delta": {"tool_calls": [{"id": "", "function": {"arguments": "}"}}]}}]}
     data: [DONE]
 
-is one message with one call of ``f`` whose arguments are ``{}``.
+is one message with one call of ``f`` whose arguments are ``{}``. `chat_chunks` is the reverse, for
+clients that want a stream of a complete answer; `assemble` makes the same answer of it, but for
+nulls.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+DONE = "data: [DONE]\n\n"
+"""The last event of a Chat Completions stream."""
+
+MAX_PIECES = 4
+"""Into how many deltas a text is cut."""
 
 _TEXT_FIELDS = ("content", "reasoning_content", "refusal")
 _LIST_FIELDS = ("token_ids",)
+_CHUNK_FIELDS = ("id", "created", "model")
 
 
 class EventStreamError(ValueError):
@@ -35,11 +44,11 @@ def assemble(text: str) -> dict[str, Any]:
     completion: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_done = False
-    for data in _events(text):
+    for data in events_in(text):
         if data == "[DONE]":
             is_done = True
             break
-        chunk = _chunk(data)
+        chunk = decode_event(data)
         if chunk.get("error"):
             return chunk
         _merge_top_level(completion, chunk)
@@ -56,8 +65,8 @@ def assemble(text: str) -> dict[str, Any]:
     return completion
 
 
-def _events(text: str) -> Iterator[str]:
-    """The data of each event: its `data:` lines, joined, as server-sent events are defined."""
+def events_in(text: str) -> Iterator[str]:
+    """Yield the data of each event: its ``data:`` lines, joined, as the standard defines them."""
     lines: list[str] = []
     for line in [*text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), ""]:
         if line.startswith("data:"):
@@ -67,7 +76,8 @@ def _events(text: str) -> Iterator[str]:
             lines = []
 
 
-def _chunk(data: str) -> dict[str, Any]:
+def decode_event(data: str) -> dict[str, Any]:
+    """Return an event's JSON object; raise `EventStreamError` when it is none."""
     try:
         chunk = json.loads(data)
     except ValueError:
@@ -160,3 +170,61 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
         del call["index"]
     choice.setdefault("finish_reason", None)
     return choice
+
+
+def chat_chunks(
+    answer: Mapping[str, Any], *, include_usage: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield a complete answer as ``chat.completion.chunk`` objects.
+
+    The role comes first, then reasoning, text and calls in a few pieces each, then the finish
+    reason with logprobs and token ids, and the usage when it is asked for and known.
+    """
+    chunk = {key: answer[key] for key in _CHUNK_FIELDS if key in answer}
+    chunk["object"] = "chat.completion.chunk"
+    # what answers have beyond the standard fields (prompt_token_ids) comes once, with the role
+    extras = {k: v for k, v in answer.items() if k not in (*chunk, "choices", "usage")}
+    for choice in answer["choices"]:
+        index = choice.get("index") or 0
+        for delta in _deltas(choice["message"]):
+            part = {"index": index, "delta": delta, "finish_reason": None}
+            yield {**chunk, **extras, "choices": [part]}
+            extras = {}
+        last = {key: value for key, value in choice.items() if key != "message"}
+        yield {**chunk, "choices": [{**last, "index": index, "delta": {}}]}
+    if include_usage and answer.get("usage"):
+        yield {**chunk, "choices": [], "usage": answer["usage"]}
+
+
+def wants_usage(body: Mapping[str, Any]) -> bool:
+    """Whether the request `body` asks for the usage at the end of its stream."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and bool(options.get("include_usage"))
+
+
+def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    content = message.get("content")
+    kept = {k: v for k, v in message.items() if k not in (*_TEXT_FIELDS, "tool_calls")}
+    yield {**kept, "role": "assistant", "content": None if content is None else ""}
+    for key in ("reasoning_content", "content", "refusal"):
+        for piece in pieces(message.get(key) or ""):
+            yield {key: piece}
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        function = call.get("function") or {}
+        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+        for piece in pieces(function.get("arguments") or ""):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield `text` in at most `MAX_PIECES` pieces, none when it is empty."""
+    size = -(-len(text) // MAX_PIECES)
+    for start in range(0, len(text), size or 1):
+        yield text[start : start + size]
+
+
+def event_lines(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield each event as it is sent. Those with a ``type`` are named by it, as Responses does."""
+    for event in events:
+        name = f"event: {event['type']}\n" if "type" in event else ""
+        yield f"{name}data: {json.dumps(event)}\n\n"

@@ -102,7 +102,30 @@ WIRE_RULES: Mapping[str, Mapping[str, WireRule]] = MappingProxyType(
 FAMILIES: tuple[str, ...] = tuple(WIRE_RULES)
 
 
-def write_sampling(sampling: Mapping[str, Any], *, family: str) -> dict[str, Any]:
+_THINKING_BY_CHAT = WireRule(
+    None,
+    left_out_at=(_AUTO,),
+    nearest='thinking = {"type": "auto"}, or the Chat API of the same server: api = "chat"',
+)
+_OF_RESPONSES: Mapping[str, Mapping[str, WireRule]] = MappingProxyType(
+    {
+        "scripted": {},
+        "ark": {
+            "stop": WireRule(None, nearest="no stop: Ark's Responses API has none"),
+            "repetition_penalty": WireRule(
+                None, left_out_at=(1,), nearest="repetition_penalty = 1, which is none"
+            ),
+        },
+        "generic": {"thinking": _THINKING_BY_CHAT},
+    }
+)
+"""Where an endpoint's Responses API differs from its Chat API. `max_new_tokens` is
+``max_output_tokens`` in all."""
+
+
+def write_sampling(
+    sampling: Mapping[str, Any], *, family: str, api: str = "chat"
+) -> dict[str, Any]:
     """Return `sampling` (contract names) as request fields of `family` (SURFACE ROLL-29, X-37).
 
     None stands for "unset" and is left out, as is a value that the endpoint uses anyway
@@ -110,6 +133,9 @@ def write_sampling(sampling: Mapping[str, Any], *, family: str) -> dict[str, Any
     and for a value that the family cannot express; the hint is the nearest setting that it can.
     """
     rules = WIRE_RULES[family]
+    if api == "responses":
+        limit = {"max_new_tokens": WireRule("max_output_tokens")}
+        rules = {**rules, **limit, **_OF_RESPONSES[family]}
     wire: dict[str, Any] = {}
     for name, value in sampling.items():
         if value is None:

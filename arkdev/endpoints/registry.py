@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.keys import parse_key_variable, read_api_key, user_config_folder
 from arkdev.endpoints.parameters import Family
-from arkdev.endpoints.spec import EndpointSpec, parse_base_url, parse_family
+from arkdev.endpoints.spec import EndpointSpec, parse_api, parse_base_url, parse_family
 from arkdev.errors import ConfigurationError, UsageError
 
 SCRIPTED = EndpointSpec(
@@ -40,7 +40,7 @@ ARK = EndpointSpec(
 )
 _BUILT_IN = {SCRIPTED.name: SCRIPTED, ARK.name: ARK}
 
-_FIELDS = ("base_url", "model", "api_key_env", "family", "has_token_evidence")
+_FIELDS = ("base_url", "model", "api_key_env", "family", "has_token_evidence", "api")
 _WORKSPACE_FILE = "arkworkspace.toml"
 
 
@@ -85,6 +85,7 @@ def resolve_endpoint(
         family=spec.family,
         source=spec.source,
         has_token_evidence=spec.has_token_evidence,
+        api=spec.api,
     )
 
 
@@ -205,6 +206,7 @@ def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
         family=family,
         source=source,
         has_token_evidence=fields.get("has_token_evidence", False),
+        api=parse_api(fields.get("api", "chat"), where=where),
     )
 
 

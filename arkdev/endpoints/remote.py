@@ -1,4 +1,4 @@
-"""A model behind a URL: Chat Completions over one shared aiohttp transport per event loop.
+"""A model behind a URL: Chat Completions or Responses over one aiohttp transport per event loop.
 
 openai's client costs several milliseconds of CPU per call and does not scale past a few hundred
 calls under way; this one stays near raw aiohttp (benchmarks/README.md). A leaf: aiohttp is imported
@@ -20,12 +20,13 @@ from pydantic import SecretStr
 from yarl import URL
 
 from arkdev import __version__
-from arkdev.endpoints.answers import check_answer
+from arkdev.endpoints.answers import check_answer, check_response
 from arkdev.endpoints.endpoint import EndpointCapabilities, ModelRequest
 from arkdev.endpoints.event_stream import EventStreamError, assemble
 from arkdev.endpoints.http_proxy import HttpProxy, find_http_proxy
 from arkdev.endpoints.parameters import write_sampling
 from arkdev.endpoints.request_body import write_body
+from arkdev.endpoints.response_events import assemble_response
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import (
     ConfigurationError,
@@ -33,6 +34,7 @@ from arkdev.errors import (
     EndpointResponseError,
     EndpointUnreachableError,
 )
+from arkdev.plugin.responses import responses_body_of_chat
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """A longer answer is refused: no completion is that long, and it would have to fit in memory."""
@@ -97,7 +99,9 @@ class RemoteEndpoint:
         self._api_key = api_key
         self._max_in_flight = max_in_flight
         self._timeout_s = timeout_s
-        self._url = URL(f"{spec.base_url}/chat/completions")
+        self._is_responses = spec.api == "responses"
+        path = "responses" if self._is_responses else "chat/completions"
+        self._url = URL(f"{spec.base_url}/{path}")
         self._address = f"{self._url.host}:{self._url.port}"
         self._proxy: HttpProxy = find_http_proxy(self._url)
         self._headers = {
@@ -116,8 +120,10 @@ class RemoteEndpoint:
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
         """Answer one request; see `Endpoint` for what it raises."""
-        sampling = write_sampling(request.sampling, family=self._spec.family)
+        sampling = write_sampling(request.sampling, family=self._spec.family, api=self._spec.api)
         payload = write_body(request.body, model=self.model, sampling=sampling)
+        if self._is_responses:
+            payload = {**responses_body_of_chat(payload), "stream": False}
         headers = self._headers
         if request.seed is not None:
             headers = {**headers, "x-arkdev-seed": str(request.seed)}
@@ -200,15 +206,33 @@ class RemoteEndpoint:
         ) as response:
             data_read = await _read_body(response)
             status, received = response.status, response.headers
-            body = _decode(data_read, content_type=response.content_type, status=status)
+            body = self._decode(data_read, content_type=response.content_type, status=status)
+        check = check_response if self._is_responses else check_answer
         try:
-            return check_answer(body, status=status, headers=received)
+            return check(body, status=status, headers=received)
         except EndpointResponseError:
             if self._api_key is None:
                 raise
             # once more without the key: an error keeps only the head of a text, and that cut could
             # leave half of a key, which no later look would recognise
-            return check_answer(self._masked(body), status=status, headers=received)
+            return check(self._masked(body), status=status, headers=received)
+
+    def _decode(self, body: bytes, *, content_type: str, status: int) -> object:
+        """The decoded JSON; text when it is not JSON; a streamed answer put together."""
+        if content_type == "text/event-stream":
+            text = body.decode("utf-8", errors="replace")
+            try:
+                return assemble_response(text) if self._is_responses else assemble(text)
+            except EventStreamError as error:
+                raise EndpointResponseError(
+                    f"the endpoint answered text/event-stream although stream was false: {error}",
+                    status=status,
+                    is_transient=True,
+                ) from None
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            return body.decode("utf-8", errors="replace")
 
     def _described(self, error: EndpointResponseError) -> EndpointResponseError:
         """The same error with the host and the request id, and without the key."""
@@ -291,26 +315,9 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes:
                 f"the answer is longer than {MAX_BODY_BYTES // 1024 // 1024} MiB",
                 status=response.status,
                 headers={name.lower(): value for name, value in response.headers.items()},
-                hint="Check that the URL is a Chat Completions endpoint.",
+                hint="Check that the URL is a model's endpoint.",
             )
     return bytes(body)
-
-
-def _decode(body: bytes, *, content_type: str, status: int) -> object:
-    """The decoded JSON; text when it is not JSON; a streamed answer put together."""
-    if content_type == "text/event-stream":
-        try:
-            return assemble(body.decode("utf-8", errors="replace"))
-        except EventStreamError as error:
-            raise EndpointResponseError(
-                f"the endpoint answered text/event-stream although stream was false: {error}",
-                status=status,
-                is_transient=True,
-            ) from None
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return body.decode("utf-8", errors="replace")
 
 
 def _what_failed(error: Exception) -> str:

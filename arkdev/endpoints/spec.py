@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 
 from arkdev.endpoints.parameters import FAMILIES, Family
 from arkdev.errors import ConfigurationError
 
+Api: TypeAlias = Literal["chat", "responses"]
+"""The API that an endpoint speaks: Chat Completions, or Responses by translation."""
+
+_APIS = ("chat", "responses")
 _CHAT_PATH = "/chat/completions"
 
 
@@ -28,6 +32,8 @@ class EndpointSpec:
 
     has_token_evidence: bool = False
     """The configuration says that its answers carry token ids and logprobs."""
+
+    api: Api = "chat"
 
 
 def parse_base_url(url: str, *, where: str) -> str:
@@ -78,3 +84,14 @@ def parse_family(family: object, *, where: str) -> Family:
             hint=f"Choose one of {', '.join(FAMILIES)}; see docs/sampling-parameters.md.",
         )
     return cast(Family, family)
+
+
+def parse_api(api: object, *, where: str) -> Api:
+    """Return `api` when it is one that endpoints can speak."""
+    if api not in _APIS:
+        raise ConfigurationError(
+            f"there is no endpoint API {api!r}",
+            where=where,
+            hint="Choose chat (Chat Completions) or responses; see docs/responses.md.",
+        )
+    return cast(Api, api)

@@ -1,23 +1,29 @@
 """The loopback gateway: how raw clients reach their attempt's session (leaf: imports aiohttp).
 
-It speaks Chat Completions under ``proxy.url``; the key of a request is the session's `jwt_token`.
-Errors come back in the platform's envelope, with ``x-should-retry: false``: the session has tried
-again already, and the client's own retries would multiply them.
+It speaks Chat Completions and Responses under ``proxy.url``; the key of a request is the session's
+`jwt_token`. A stream is made of the complete answer, which is what the session records. Errors come
+back in the platform's envelope, with ``x-should-retry: false``: the session has tried again
+already, and the client's own retries would multiply them.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web  # noqa: TID253 (the leaf)
 
+from arkdev.endpoints.event_sending import send_events
+from arkdev.endpoints.event_stream import DONE, chat_chunks, event_lines, wants_usage
+from arkdev.endpoints.response_events import response_events
 from arkdev.errors import (
     ArkdevError,
     EndpointResponseError,
     EndpointUnreachableError,
     LateCallError,
+    TranslationError,
 )
 from arkdev.plugin.plain import plain_messages
 from arkdev.sessions.session import Session
@@ -27,6 +33,7 @@ _WIRE_NAMES = {
     "max_tokens": "max_new_tokens",
     "max_completion_tokens": "max_new_tokens",
     "max_new_tokens": "max_new_tokens",
+    "max_output_tokens": "max_new_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -49,6 +56,7 @@ class Gateway:
         """Listen on a free port; return the base URL for clients."""
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_post("/api/v3/chat/completions", self._chat)
+        app.router.add_post("/api/v3/responses", self._responses)
         app.router.add_route("*", "/{path:.*}", self._unknown)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
@@ -72,72 +80,129 @@ class Gateway:
         session.close()
         self._sessions.pop(session.jwt_token, None)
 
-    async def _chat(self, request: web.Request) -> web.Response:
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        try:
+            session, body = self._session(request), await _body(request)
+            messages = plain_messages(body["messages"])
+        except _RequestError as error:
+            return error.response
+        except (KeyError, TypeError, AttributeError) as error:
+            return _error(400, "InvalidParameter", f"not a chat request: {error!r}")
+        call, sampling = _split(session, body)
+        answer = session.complete({**call, "messages": messages}, via="raw", sampling=sampling)
+        return await _answered(request, answer, stream=_chat_stream, body=body)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        try:
+            session, body = self._session(request), await _body(request)
+        except _RequestError as error:
+            return error.response
+        respond: Callable[..., Awaitable[dict[str, Any]]] | None = getattr(session, "respond", None)
+        if respond is None:
+            return _error(501, "NotImplemented", "this attempt does not speak the Responses API")
+        call, sampling = _split(session, body)
+        answer = respond(call, via="raw", sampling=sampling)
+        return await _answered(request, answer, stream=_responses_stream, body=body)
+
+    def _session(self, request: web.Request) -> Session:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         session = self._sessions.get(token)
         if session is None:
-            return _error(
-                401, "AuthenticationError", "this key belongs to no attempt that is running"
+            raise _RequestError(
+                _error(401, "AuthenticationError", "this key belongs to no attempt that is running")
             )
-        try:
-            body = json.loads(await request.read())
-            messages = plain_messages(body["messages"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return _error(400, "InvalidParameter", f"not a chat request: {error!r}")
-        if body.get("stream"):
-            return _error(400, "InvalidParameter", "streaming is not built yet; leave stream out")
-        return await self._answer(session, body, messages)
-
-    async def _answer(
-        self, session: Session, body: dict[str, Any], messages: list[dict[str, Any]]
-    ) -> web.Response:
-        given = {name: value for name, value in body.items() if value is not None}
-        sampling = {
-            _WIRE_NAMES[name]: value for name, value in given.items() if name in _WIRE_NAMES
-        }
-        for name, value in sampling.items():
-            if session.sampling.get(name) != value:
-                session.note("raw_sampling_parameter", name)
-        if given.get("n", 1) != 1:
-            session.note("raw_sampling_parameter", "n (one answer came)")
-        if "seed" in given:
-            session.note("raw_sampling_parameter", "seed (not used)")
-        call = {
-            name: value
-            for name, value in given.items()
-            if name not in _WIRE_NAMES and name not in _NOT_FORWARDED
-        }
-        try:
-            answer = await session.complete(
-                {**call, "messages": messages}, via="raw", sampling=sampling
-            )
-        except LateCallError as error:
-            return _error(401, "AuthenticationError", str(error))
-        except EndpointResponseError as error:
-            return _error(error.status, "EndpointError", error.message, body=error.body)
-        except EndpointUnreachableError as error:
-            return _error(504 if error.is_timeout else 502, "EndpointUnreachable", error.message)
-        except ArkdevError as error:
-            return _error(400, "InvalidParameter", f"{error} {error.hint}".strip())
-        return web.json_response(answer)
+        return session
 
     async def _unknown(self, request: web.Request) -> web.Response:
         return _error(
             404,
             "InvalidAction.NotFound",
             f"{request.method} {request.path} is not built yet; the gateway serves "
-            "POST /api/v3/chat/completions",
+            "POST /api/v3/chat/completions and POST /api/v3/responses",
         )
 
 
-def _error(status: int, code: str, message: str, *, body: Any = None) -> web.Response:
+class _RequestError(Exception):
+    """A request that is answered with an error before it reaches its session."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__(response.text)
+        self.response = response
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.read())
+    except ValueError as error:
+        raise _RequestError(
+            _error(400, "InvalidParameter", f"the body is not JSON: {error}")
+        ) from error
+    if not isinstance(body, dict):
+        raise _RequestError(_error(400, "InvalidParameter", "the body is not a JSON object"))
+    return body
+
+
+def _split(session: Session, body: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the session is asked, and the sampling parameters that the client set itself."""
+    given = {name: value for name, value in body.items() if value is not None}
+    sampling = {_WIRE_NAMES[name]: value for name, value in given.items() if name in _WIRE_NAMES}
+    for name, value in sampling.items():
+        if session.sampling.get(name) != value:
+            session.note("raw_sampling_parameter", name)
+    if given.get("n", 1) != 1:
+        session.note("raw_sampling_parameter", "n (one answer came)")
+    if "seed" in given:
+        session.note("raw_sampling_parameter", "seed (not used)")
+    call = {
+        name: value
+        for name, value in given.items()
+        if name not in _WIRE_NAMES and name not in _NOT_FORWARDED
+    }
+    return call, sampling
+
+
+async def _answered(
+    request: web.Request,
+    answer: Awaitable[dict[str, Any]],
+    *,
+    stream: Callable[[dict[str, Any], dict[str, Any]], list[str]],
+    body: dict[str, Any],
+) -> web.StreamResponse:
+    """The session's answer, as a whole or as a stream, or its error."""
+    try:
+        complete = await answer
+    except LateCallError as error:
+        return _error(401, "AuthenticationError", str(error))
+    except EndpointResponseError as error:
+        return _error(error.status, "EndpointError", error.message, body=error.body)
+    except EndpointUnreachableError as error:
+        return _error(504 if error.is_timeout else 502, "EndpointUnreachable", error.message)
+    except ArkdevError as error:
+        param = error.param if isinstance(error, TranslationError) else ""
+        return _error(400, "InvalidParameter", f"{error} {error.hint}".strip(), param=param)
+    if body.get("stream"):
+        return await send_events(request, stream(complete, body))
+    return web.json_response(complete)
+
+
+def _chat_stream(answer: dict[str, Any], body: dict[str, Any]) -> list[str]:
+    return [*event_lines(chat_chunks(answer, include_usage=wants_usage(body))), DONE]
+
+
+def _responses_stream(response: dict[str, Any], body: dict[str, Any]) -> list[str]:
+    return list(event_lines(response_events(response)))
+
+
+def _error(
+    status: int, code: str, message: str, *, body: Any = None, param: str = ""
+) -> web.Response:
     """Return the platform's error envelope, or the endpoint's own error body when there is one."""
     request_id = secrets.token_hex(12)
     envelope = {
         "error": {
             "code": code,
             "message": f"{message} Request id: {request_id}",
-            "param": "",
+            "param": param,
             "type": code,
         }
     }

@@ -61,8 +61,6 @@ def check_request(body: object) -> dict[str, Any]:
     _check_messages(stated)
     _check_tools(stated)
     _check_response_format(stated.get("response_format"))
-    if stated.get("stream"):
-        raise _invalid("stream", 'streaming comes later; send "stream": false.')
     for name, (is_valid, expected) in _PARAMETERS.items():
         if name in stated and not is_valid(stated[name]):
             raise _invalid(name, f"expected {expected}, got {stated[name]!r}.")
@@ -161,6 +159,7 @@ _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **{name: (lambda v: _is_whole(v) and v >= 1, "a number from 1") for name in LIMIT_NAMES},
     "n": (lambda v: v == 1, "1, since the scripted model gives one choice"),
     "seed": (_is_whole, "a whole number"),
+    "stream": (lambda v: isinstance(v, bool), "true or false"),
     "temperature": (lambda v: _is_number(v) and 0 <= v <= 2, "a number in 0..2"),
     "top_p": (lambda v: _is_number(v) and 0 <= v <= 1, "a number in 0..1"),
     "top_k": (_is_whole, "a whole number"),

@@ -1,7 +1,7 @@
 """The scripted model as a real HTTP server on the OpenAI and the Ark path.
 
-``POST /v1/chat/completions``, ``POST /api/v3/chat/completions``, ``GET /v1/models``,
-``GET /api/v3/models``, ``GET /health``.
+Under ``/v1`` and ``/api/v3``: ``POST chat/completions``, ``POST responses``, ``GET models``; and
+``GET /health``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,22 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+from collections.abc import Callable, Iterable
+from typing import Any
 from uuid import uuid4
 
 # a leaf: only `arkdev endpoint serve` and the benchmark import it
 from aiohttp import web  # noqa: TID253
 
+from arkdev.endpoints.answers import has_choices
+from arkdev.endpoints.event_sending import send_events
+from arkdev.endpoints.event_stream import DONE, chat_chunks, event_lines, wants_usage
+from arkdev.endpoints.response_events import response_events
 from arkdev.endpoints.scripted.completion import CREATED
 from arkdev.endpoints.scripted.model import Reply, ScriptedModel
 from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
 from arkdev.endpoints.scripted.requests import RequestError
+from arkdev.endpoints.scripted.responses import ScriptedResponses
 from arkdev.endpoints.scripted.script import Script
 
 SEED_HEADER = "x-arkdev-seed"
@@ -42,6 +49,7 @@ class ScriptedServer:
         api_key: str | None = None,
     ) -> None:
         self._model = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
+        self._responses_api = ScriptedResponses(self._model)
         self._api_key = api_key
         self._runner: web.AppRunner | None = None
 
@@ -53,6 +61,7 @@ class ScriptedServer:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         for prefix in ("/v1", "/api/v3"):
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
+            app.router.add_post(f"{prefix}/responses", self._responses)
             app.router.add_get(f"{prefix}/models", self._models)
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{path:.*}", self._not_found)
@@ -74,22 +83,42 @@ class ScriptedServer:
         if runner is not None:
             await runner.cleanup()
 
-    async def _chat(self, request: web.Request) -> web.Response:
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._serve(request, reply=self._model.reply, stream=_chat_stream)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        reply = self._responses_api.reply
+        return await self._serve(request, reply=reply, stream=_responses_stream)
+
+    async def _serve(
+        self,
+        request: web.Request,
+        *,
+        reply: Callable[..., Reply],
+        stream: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]],
+    ) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        reply = await self._reply(request)
-        if reply.latency_s:
-            await asyncio.sleep(max(0.0, started + reply.latency_s - loop.time()))
-        return _response(reply)
-
-    async def _reply(self, request: web.Request) -> Reply:
+        body: object = None
         try:
             self._check_key(request)
             seed = _seed(request)
             body = _decode(await request.read())
         except RequestError as error:
-            return self._model.refuse(error)
-        return self._model.reply(body, seed=seed)
+            made = self._model.refuse(error)
+        else:
+            made = reply(body, seed=seed)
+        remaining_s = max(0.0, started + made.latency_s - loop.time()) if made.latency_s else 0.0
+        if isinstance(body, dict) and body.get("stream") and _is_success(made):
+            return await send_events(
+                request,
+                stream(made.body, body),
+                duration_s=remaining_s,
+                headers={"x-request-id": uuid4().hex},
+            )
+        if remaining_s:
+            await asyncio.sleep(remaining_s)
+        return _response(made)
 
     def _check_key(self, request: web.Request) -> None:
         if self._api_key is None:
@@ -114,6 +143,22 @@ class ScriptedServer:
             f"There is no {request.method} {request.path} here.", code="NotFound", status=404
         )
         return _response(self._model.refuse(error))
+
+
+def _is_success(reply: Reply) -> bool:
+    return reply.status == 200 and isinstance(reply.body, dict)
+
+
+def _chat_stream(answer: dict[str, Any], body: dict[str, Any]) -> Iterable[str]:
+    if not has_choices(answer):  # an error inside a success answer comes as the one event
+        return [*event_lines([answer]), DONE]
+    chunks = chat_chunks(answer, include_usage=wants_usage(body))
+    return [*event_lines(chunks), DONE]
+
+
+def _responses_stream(response: dict[str, Any], body: dict[str, Any]) -> Iterable[str]:
+    is_response = response.get("object") == "response" and "output" in response
+    return event_lines(response_events(response) if is_response else [response])
 
 
 def _seed(request: web.Request) -> int | None:
