@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from arkdev.cli.conversation import ConversationPrinter
+from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import render_summary
 from arkdev.cli.terminal import printable
@@ -22,6 +22,7 @@ from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.warnings import describe_warning
+from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
 
@@ -156,6 +157,7 @@ class ConversationDisplay(Display):
         super().__init__(plan)
         self._printer = ConversationPrinter(self._out)
         self._lock = threading.Lock()
+        self._makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
         self._session: Session | None = None
         self._num_shown = 0
         self._records: dict[str, FinishedRollout] = {}
@@ -166,7 +168,9 @@ class ConversationDisplay(Display):
         self._say(_what_runs(plan))
 
     def on_turn(self, session: Session) -> None:
-        """Print what is new in the conversation."""
+        """Print what is new in the conversation; a group's branches are printed when it is done."""
+        if self._makes_groups:
+            return
         with self._lock:
             if session is not self._session:
                 self._session, self._num_shown = session, 0
@@ -189,13 +193,16 @@ class ConversationDisplay(Display):
         self._printer.attempts(finished.record.attempts)
 
     def on_group(self, record: GroupRecord) -> None:
-        """Print the rewards of each trajectory."""
+        """Print the rewards of each trajectory, for a group rollout after its conversation."""
         super().on_group(record)
         for index, (name, reward) in enumerate(
             zip(record.trajectory_ids, record.rewards, strict=True)
         ):
             if len(record.trajectory_ids) > 1:
                 self._out.print(Text(f"trajectory {name}", style="bold"))
+            if self._makes_groups:
+                rollout = self._records[name].record
+                render_turns(self._out, messages=rollout.messages, turns=rollout.turns)
             self._printer.grades(record.graders, index=index, reward=reward)
 
     def report(self, outcome: PluginTestOutcome) -> None:

@@ -19,8 +19,12 @@ class ModelAccess(Protocol):
     url: str
     """Base URL of the loopback gateway, for raw clients."""
     jwt_token: str
-    conversation: Conversation
     responses: ResponseTree
+
+    @property
+    def conversation(self) -> Conversation:
+        """The context of the last call."""
+        ...
 
     async def complete(self, body: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
         """Answer a call made on an event loop."""

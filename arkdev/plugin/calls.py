@@ -188,7 +188,7 @@ class ResponsesCall(Call):
         return convert_response(answer, client=client)
 
     def standalone_kwargs(self) -> dict[str, Any]:
-        """Return the arguments for the client's own `create`: the whole history, no server state."""
+        """Return the arguments for the client's own `create`: the whole history each time."""
         chat = chat_body_of_responses(self.body, history=self._parent.messages)
         kwargs = {k: v for k, v in self._kwargs.items() if k != "previous_response_id"}
         items = items_of_messages(chat["messages"])

@@ -17,14 +17,14 @@ def has_settings_of_its_own(client: Any) -> bool:
     if getattr(client, OURS, False):
         return False
     transport = getattr(client, "_client", None)
-    if transport is not None and hasattr(transport, "send"):
-        if type(transport).__name__ not in _DEFAULT_TRANSPORTS:
-            return True
+    if hasattr(transport, "send") and type(transport).__name__ not in _DEFAULT_TRANSPORTS:
+        return True
     timeout = getattr(client, "timeout", None)
     read_timeout = getattr(timeout, "read", timeout)
-    return getattr(client, "max_retries", _DEFAULT_MAX_RETRIES) != _DEFAULT_MAX_RETRIES or (
-        timeout is not None and read_timeout != _DEFAULT_TIMEOUT_S
-    )
+    if timeout is not None and read_timeout != _DEFAULT_TIMEOUT_S:
+        return True
+    retries: int = getattr(client, "max_retries", _DEFAULT_MAX_RETRIES)
+    return retries != _DEFAULT_MAX_RETRIES
 
 
 def base_url_of(client: Any) -> str:

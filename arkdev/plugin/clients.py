@@ -13,8 +13,8 @@ from typing import Any
 
 import openai  # noqa: TID253 (the leaf)
 
-from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.client_settings import OURS
+from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.wrapping import (
     wrap_async_client_inplace,
     wrap_client_inplace,

@@ -56,8 +56,13 @@ class InferenceProxy:
         self.url = access.url if access else url
         self.jwt_token = access.jwt_token if access else jwt_token
         self.headers: dict[str, str] = {}
-        self.conversation = access.conversation if access else Conversation()
+        self._chat = Conversation()
         self.responses = access.responses if access else ResponseTree()
+
+    @property
+    def conversation(self) -> Conversation:
+        """The trajectory so far."""
+        return self.access.conversation if self.access is not None else self._chat
 
     @property
     def messages(self) -> list[ChatCompletionMessage]:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
@@ -62,10 +63,18 @@ class RetryPolicy:
         return min(self.longest_wait_s, self.first_wait_s * (1 + random.random()) * float(2**retry))
 
 
+class Api(Enum):
+    """Through which API the plugin made a call."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+
+
 @dataclass
 class _Call:
     """A model call on its way: `body` is the Chat Completions request."""
 
+    api: Api
     body: dict[str, Any]
     order: int
     seed: int
@@ -110,8 +119,9 @@ class Session:
         self.sampling = dict(sampling)
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
-        self.conversation = Conversation()
         self.responses = ResponseTree()
+        self._chat = Conversation()
+        self._last_response: tuple[int, str] | None = None
         self._services = services
         self._started = time.perf_counter()
         self._order = itertools.count()
@@ -119,6 +129,13 @@ class Session:
         self._notes: dict[tuple[str, str], None] = {}
         self._lock = threading.Lock()
         self._is_open = True
+
+    @property
+    def conversation(self) -> Conversation:
+        """The context of the last call: of the chat, or the path to the last response."""
+        if self._last_response is None:
+            return self._chat
+        return self.responses.conversation(self._last_response[1])
 
     @property
     def name(self) -> str:
@@ -140,7 +157,7 @@ class Session:
         failed and sending it again did not help.
         """
         order = next(self._order)
-        call = _Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        call = _Call(Api.CHAT, body, order=order, seed=_seed(self.identity, order), via=via)
         return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
 
     async def respond(
@@ -162,7 +179,7 @@ class Session:
         key = self.responses.next_key(parent)
         body = chat_body_of_responses(request, history=parent.messages)
         order = next(self._order)
-        call = _Call(body, order=order, seed=_seed(self.identity, *key), via=via)
+        call = _Call(Api.RESPONSES, body, order=order, seed=_seed(self.identity, *key), via=via)
         answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
         node = self.responses.add(
             parent,
@@ -172,6 +189,8 @@ class Session:
             num_instructions=1 if request.get("instructions") else 0,
         )
         call.response_id = node.id
+        with self._lock:
+            self._last_response = max(self._last_response or (-1, ""), (order, node.id))
         return response_of_answer(
             answer, response_id=node.id, previous_response_id=previous, request=request
         )
@@ -189,7 +208,9 @@ class Session:
         turn = _Turn(started, time.perf_counter() - started, answer, num_retries, call)
         with self._lock:
             self._refuse_if_late()
-            self.conversation.add_call(call.body["messages"], answer, order=call.order)
+            if call.api is Api.CHAT:
+                self._chat.add_call(call.body["messages"], answer, order=call.order)
+                self._last_response = None
             self._turns.append(turn)
         for code, detail in notes_on_answer(answer):
             self.note(code, detail)
@@ -222,7 +243,7 @@ class Session:
         """Take the whole history that a raw rollout is about to send."""
         with self._lock:
             self._refuse_if_late()
-            self.conversation.set_history(messages)
+            self._chat.set_history(messages)
 
     def acknowledge(self, answer: dict[str, Any]) -> None:
         """Take the answer that a raw rollout hands back.
@@ -237,7 +258,7 @@ class Session:
             if turn is not None:
                 turn.was_acknowledged = True
             elif not same:
-                self.conversation.add_call(self.conversation.plain_messages, answer)
+                self._chat.add_call(self._chat.plain_messages, answer)
 
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report; the same one counts once in an attempt."""
@@ -252,10 +273,10 @@ class Session:
     def warnings(self) -> tuple[str, ...]:
         """Notes as ``code`` or ``code: detail``, in order."""
         notes = dict(self._notes)
-        raw = [turn for turn in self._turns if turn.call.via == "raw" and not turn.call.response_id]
+        raw = [turn for turn in self._turns if turn.call.via == "raw" and turn.call.api is Api.CHAT]
         if raw and not all(turn.was_acknowledged for turn in raw):
             notes[("raw_call_not_processed", "")] = None
-        if self.conversation.was_rewritten:
+        if self._chat.was_rewritten:
             notes[("history_rewritten", "")] = None
         if self.conversation.evidence_problem:
             notes[("evidence_incomplete", self.conversation.evidence_problem)] = None
