@@ -180,7 +180,8 @@ class Run:
     ) -> FinishedRollout:
         """One rollout with its attempts."""
         sample = sample_to_run(line, index=index, **sampling)
-        return await self.runner(function).run(sample, generation=0, run_seed=0)
+        (finished,) = await self.runner(function).run(sample, generations=range(1), run_seed=0)
+        return finished
 
     async def samples(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +38,8 @@ def _group() -> None:
 @app.command("plugin", epilog=_EXAMPLES)
 def plugin(
     rollout: Annotated[
-        str | None, typer.Option("--rollout", metavar="MODULE:FUNCTION", help="The rollout.")
+        list[str] | None,
+        typer.Option("--rollout", metavar="MODULE:FUNCTION", help="The rollout, only one."),
     ] = None,
     grader: Annotated[
         list[str] | None,
@@ -126,7 +129,7 @@ def plugin(
     request = PluginTestRequest(
         start=Path.cwd(),
         job=job,
-        rollout=rollout,
+        rollout=_one_rollout(rollout or []),
         graders=tuple(grader or ()),
         data=tuple(data or ()),
         sample=_sample_text(sample),
@@ -146,11 +149,18 @@ def plugin(
     raise typer.Exit(_run(request, as_json=as_json))
 
 
+def _one_rollout(references: list[str]) -> str | None:
+    if len(references) > 1:
+        raise UsageError(
+            f"--rollout is there {len(references)} times; a test has one rollout",
+            hint="test them one after the other",
+        )
+    return references[0] if references else None
+
+
 def _sample_text(sample: str | None) -> str | None:
     if sample != "-":
         return sample
-    import sys
-
     text = sys.stdin.buffer.read().decode("utf-8", "replace").strip()
     if not text:
         raise UsageError("--sample -: nothing came on standard input")
@@ -163,11 +173,14 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
-    plan = plan_test(request)
+    # what plugins print while they are imported, or outside a rollout, is no part of the result
+    with redirect_stdout(sys.stderr):
+        plan = plan_test(request)
     display = display_for(plan, as_json=as_json)
-    with display:
+    with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(run_test(plan, display), on_give_up=display.give_up)
     if as_json:
+        display.report_in_a_line(outcome)
         _print_json(plan, outcome)
     else:
         display.report(outcome)

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
-from arkdev.cli.report import render_summary
-from arkdev.cli.terminal import printable
+from arkdev.cli.report import headline, render_summary
+from arkdev.cli.terminal import printable, symbols
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
@@ -111,6 +111,10 @@ class Display:
                 self._reward_sum += reward
                 self._num_rewards += 1
         self._update()
+
+    def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
+        """Say the outcome on stderr, where stdout holds a document."""
+        self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
 
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""

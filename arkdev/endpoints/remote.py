@@ -336,7 +336,9 @@ def _what_failed(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """The operating system's words, when there are any."""
-    reason = error.strerror if isinstance(error, OSError) else ""
-    if reason and reason.startswith("Connect call failed") and error.errno:
+    if not isinstance(error, OSError) or not error.strerror:
+        return ""
+    reason = error.strerror
+    if reason.startswith("Connect call failed") and error.errno:
         reason = os.strerror(error.errno)  # asyncio's words only repeat the address
-    return f": {reason}" if reason else ""
+    return f": {reason}"

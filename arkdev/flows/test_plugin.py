@@ -8,11 +8,11 @@ import os
 import platform
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from arkdev import __version__
 from arkdev.endpoints.endpoint import Endpoint
@@ -23,16 +23,18 @@ from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SessionDoor
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
-from arkdev.runs.records import GroupRecord, TokenRecord, Verdict
+from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord, Verdict
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.session import RetryPolicy, Session, SessionServices
+
+_HasError = TypeVar("_HasError", Attempt, GraderRecord, GroupRecord)
 
 _MODEL_CALL_TIMEOUT_S = 600.0
 """As the platform's own client waits for an answer."""
@@ -83,9 +85,8 @@ async def run_test(
     statistics = RunStatistics(plan.num_generations)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
-        endpoint = await stack.enter_async_context(_open_endpoint(plan))
-        services, door = await stack.enter_async_context(
-            _running_services(endpoint, observer, retries or RetryPolicy())
+        services = await stack.enter_async_context(
+            _running_services(plan, observer, retries or RetryPolicy())
         )
         run = _create_run(plan)
         observer.on_start(plan, run.folder)
@@ -95,9 +96,9 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, door, _Recorder(run, statistics, observer))
+        engine = _engine(plan, services, _Recorder(run, statistics, observer))
         try:
-            await endpoint.run(engine.run(plan.samples()))
+            await services.endpoint.run(engine.run(plan.samples()))
         except EndpointResponseError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -135,14 +136,28 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 @dataclass(frozen=True)
+class _Services:
+    """What runs beside the engine."""
+
+    sessions: SessionServices
+    door: SessionDoor
+    endpoint: RefusalWatch
+
+
+@dataclass(frozen=True)
 class _Recorder:
-    """Writes what finishes, then counts it, then tells the observer."""
+    """Writes what finishes, then counts it, then tells the observer.
+
+    Error texts, which the report repeats, are masked first: a plugin may put its key into them.
+    """
 
     run: RunWriter
     statistics: RunStatistics
     observer: PluginTestObserver
 
     def on_rollout(self, finished: FinishedRollout) -> None:
+        attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
+        finished = replace(finished, record=replace(finished.record, attempts=attempts))
         self.run.trajectory(finished.record)
         if finished.evidence is not None:
             tokens = asdict(finished.evidence)
@@ -151,14 +166,21 @@ class _Recorder:
         self.observer.on_rollout(finished)
 
     def on_group(self, record: GroupRecord) -> None:
+        graders = tuple(self._masked(grader) for grader in record.graders)
+        record = replace(self._masked(record), graders=graders)
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)
 
+    def _masked(self, record: _HasError) -> _HasError:
+        return replace(record, error=self.run.masked(record.error)) if record.error else record
+
 
 @asynccontextmanager
-async def _open_endpoint(plan: PluginTestPlan) -> AsyncIterator[RefusalWatch]:
-    """Open the endpoint and look whether something is there, before anything else begins."""
+async def _running_services(
+    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
+) -> AsyncIterator[_Services]:
+    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
     endpoint = RefusalWatch(
         open_endpoint(
             plan.endpoint,
@@ -168,50 +190,38 @@ async def _open_endpoint(plan: PluginTestPlan) -> AsyncIterator[RefusalWatch]:
             script=plan.request.script,
         )
     )
-    try:
-        await endpoint.check_reachable()
-        yield endpoint
-    finally:
-        await asyncio.shield(endpoint.close())
-
-
-@asynccontextmanager
-async def _running_services(
-    endpoint: Endpoint, observer: PluginTestObserver, retries: RetryPolicy
-) -> AsyncIterator[tuple[SessionServices, Any]]:
-    """Run what the sessions share: the gateway and the loop of blocking calls."""
     background = BackgroundLoop()
     background.start()
     gateway = import_module("arkdev.sessions.gateway").Gateway()
     try:
+        await endpoint.check_reachable()
         await background.call(gateway.start())
-        services = SessionServices(
+        sessions = SessionServices(
             endpoint=endpoint,
             gateway_url=gateway.url,
             blocking_loop=background.loop,
             retries=retries,
             on_turn=observer.on_turn,
         )
-        yield services, gateway
+        yield _Services(sessions=sessions, door=gateway, endpoint=endpoint)
     finally:
-        await asyncio.shield(_closed(gateway, background))
+        await asyncio.shield(_closed(gateway, background, endpoint))
 
 
-async def _closed(gateway: Any, background: BackgroundLoop) -> None:
+async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Endpoint) -> None:
     await background.call(gateway.stop())
+    await endpoint.close()  # before its connections' loop ends
     background.stop()
 
 
-def _engine(
-    plan: PluginTestPlan, services: SessionServices, door: Any, recorder: _Recorder
-) -> Engine:
+def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> Engine:
     host = InProcessHost()
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,
-        door=door,
+        door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services
+            identity, sampling=sampling, services=services.sessions
         ),
         context=plan.context,
     )

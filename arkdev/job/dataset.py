@@ -25,6 +25,7 @@ MAX_PROBLEMS = 20
 _UTF8_BOM = b"\xef\xbb\xbf"
 _PATTERN_CHARACTERS = "*?[]"
 _HEAD_BYTES = 4096
+_SAMPLE_HINT = 'a sample is one JSON object: {"messages": [{"role": "user", "content": "..."}]}'
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def parse_sample(text: str, *, where: str = "--sample") -> DatasetLine:
     """Return the sample that `text`, one JSON object, holds. Raises `DataError`."""
     found = _parse_line(readable(text), path=None, line_number=1, where=where)
     if isinstance(found, Problem):
-        raise make_error(DataError, [found])
+        raise make_error(DataError, [found], hint=_SAMPLE_HINT)
     return found
 
 
@@ -130,7 +131,7 @@ def _scan(path: Path) -> Iterator[DatasetLine | Problem]:
         yield Problem(shown, f"a path must not hold any of {' '.join(_PATTERN_CHARACTERS)}")
         return
     if path.is_dir():
-        yield Problem(shown, "is a folder; name the files in it")
+        yield Problem(shown, "this is a folder; name the files in it")
         return
     try:
         with path.open("rb") as file:
@@ -138,7 +139,7 @@ def _scan(path: Path) -> Iterator[DatasetLine | Problem]:
     except FileNotFoundError:
         yield Problem(shown, "there is no such data file")
     except OSError as error:
-        yield Problem(shown, f"cannot be read: {error.strerror}")
+        yield Problem(shown, f"the file cannot be read: {error.strerror}")
 
 
 def _scan_lines(file: BinaryIO, *, path: Path, shown: str) -> Iterator[DatasetLine | Problem]:
@@ -166,15 +167,15 @@ def _scan_lines(file: BinaryIO, *, path: Path, shown: str) -> Iterator[DatasetLi
             is_empty = False
             yield _parse_line(text, path=path, line_number=line_number, where=where)
     if is_empty:
-        yield Problem(shown, "has no samples")
+        yield Problem(shown, "the file has no samples")
 
 
 def _refusal_of_file(head: bytes) -> str:
     """Say what makes a whole file unreadable, by its first bytes; "" when nothing does."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in head:
-        return "looks like UTF-16 text; save it as UTF-8"
+        return "the file looks like UTF-16 text; save it as UTF-8"
     if head.lstrip().startswith(b"["):
-        return "is a JSON array; write one JSON object a line (JSON Lines)"
+        return "the file is a JSON array; write one JSON object a line (JSON Lines)"
     return ""
 
 

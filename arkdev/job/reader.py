@@ -34,7 +34,11 @@ def read_job(root: Path, path: Path | None = None) -> Job | None:
         return None if first is None else _read(first, root=root)
     path = Path(path).absolute()
     if not path.is_file():
-        raise JobError("there is no such job file", where=shown_path(path))
+        raise JobError(
+            "there is no such job file",
+            where=shown_path(path),
+            hint="without --job the workspace's own job.yaml or job.py is read",
+        )
     return _read(path, root=root)
 
 

@@ -29,9 +29,19 @@ _async_transports: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = (
 )
 
 
+class _SyncTransport(openai.DefaultHttpxClient):
+    def close(self) -> None:
+        """Stay open when one client is closed: the other rollouts' clients use it too."""
+
+
+class _AsyncTransport(openai.DefaultAsyncHttpxClient):
+    async def aclose(self) -> None:
+        """Stay open, as above."""
+
+
 @functools.cache
 def _sync_transport() -> Any:
-    return openai.DefaultHttpxClient()
+    return _SyncTransport()
 
 
 def prepare() -> None:
@@ -48,7 +58,7 @@ def _async_transport() -> Any:
     """Return the transport of the running event loop: its connections cannot cross loops."""
     loop = asyncio.get_running_loop()
     if loop not in _async_transports:
-        _async_transports[loop] = openai.DefaultAsyncHttpxClient()
+        _async_transports[loop] = _AsyncTransport()
     return _async_transports[loop]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from arkdev.errors import PluginLoadError
+from arkdev.errors import ConfigurationError, PluginLoadError
 from arkdev.plugin.decorators import Plugin, plugin_of
 from arkdev.plugin.source import place_of, place_of_exception
 
@@ -153,6 +153,8 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
                 hint=f"expected {file}.py; " + _modules_found(root),
             ) from error
         raise _import_failed(module_name, error) from error
+    except ConfigurationError:  # a decorator's own words, with the user's file:line
+        raise
     except (Exception, SystemExit) as error:  # a user's module can raise anything
         raise _import_failed(module_name, error) from error
 

@@ -101,6 +101,10 @@ class RunWriter:
         """The folder's name."""
         return self.manifest.run_id
 
+    def masked(self, text: str) -> str:
+        """Return `text` with the run's secrets masked, as every file of the run has it."""
+        return masked_text(text, secrets=self._secrets)
+
     def trajectory(self, record: TrajectoryRecord) -> None:
         """Append to ``trajectories.jsonl``."""
         self._append(TRAJECTORIES, record)

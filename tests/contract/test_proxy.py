@@ -137,6 +137,22 @@ async def test_handed_out_clients_share_one_transport():
     assert asynchronous[0]._client is asynchronous[1]._client
 
 
+@openai_range
+async def test_closing_one_client_leaves_the_others_their_transport():
+    async with running() as run:
+        session = run.session()
+        own = {"url": run.gateway.url, "jwt_token": session.jwt_token}
+        with InferenceProxy(LINE, **own).rollout_client():
+            pass
+        async with InferenceProxy(LINE, **own).async_rollout_client():
+            pass
+        question = {"model": "m", "messages": LINE["messages"]}
+        other = InferenceProxy(LINE, **own)
+        await asyncio.to_thread(other.rollout_client().chat.completions.create, **question)
+        await other.async_rollout_client().chat.completions.create(**question)
+    assert session.num_turns == 2
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 async def test_a_raw_client_works_with_url_and_jwt_token(library):
     async with running([ASSISTANT_CALL, "22 degrees"]) as run:

@@ -97,7 +97,7 @@ def test_two_rollouts_in_the_job_are_refused_with_both_lines(workspace: Workspac
           graders: [{plugin: {python_func: plugins.grader:one}}]
         """,
     )
-    with pytest.raises(JobError, match="'rollout'.*line 6") as caught:
+    with pytest.raises(JobError, match=r"'rollout'.*line 6") as caught:
         plan_test(PluginTestRequest(start=workspace.root))
     assert "job.yaml:7" in str(caught.value)
 

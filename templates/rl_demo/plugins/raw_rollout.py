@@ -5,7 +5,6 @@
 """
 
 import asyncio
-import functools
 import logging
 
 from ark_sdk.resources.pipeline_plugin import rollout
@@ -28,11 +27,8 @@ LOCAL_TEST_MODEL = "doubao-seed-2-0-mini-260428"  # 只在本地测试时生效�
 MAX_STEPS = 6  # 一条轨迹最多请求模型几次
 PENALTY = -1  # 工具调用写坏了的轨迹的得分，grader 原样采用
 
-
-@functools.cache
-def http_client() -> DefaultHttpxClient:
-    """所有轨迹共用的连接池：每条轨迹新建一个要花几十毫秒的 CPU，并发高时会成为瓶颈。"""
-    return DefaultHttpxClient()
+# 所有轨迹共用的连接池：每条轨迹新建一个要花几十毫秒的 CPU，并发高时会成为瓶颈
+HTTP_CLIENT = DefaultHttpxClient()
 
 
 @rollout(
@@ -51,7 +47,7 @@ def demo_rollout(
     sample: ChatCompletionSample,
 ) -> RolloutResult | None:
     """一次调用产生一条轨迹。返回 None 表示成功。"""
-    client = OpenAI(base_url=proxy.url, api_key=proxy.jwt_token, http_client=http_client())
+    client = OpenAI(base_url=proxy.url, api_key=proxy.jwt_token, http_client=HTTP_CLIENT)
     request = sample.model_dump()
     messages = request.pop("messages")
     tools = (request.pop("tools") or []) + rollout_tools

@@ -1,0 +1,146 @@
+"""What is wrong, where, and what to do: each error as a person reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.workspace import ASK_ONCE, Command, Workspace
+
+PLUGINS = """
+    from arkdev import rollout, single_grader
+
+    @single_grader
+    def good(context, sample, trajectory):
+        return 1.0
+
+    @rollout
+    def also(context, proxy, sample):
+        return None
+
+    def plain(context, sample, trajectory):
+        return 1.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def plugins(workspace: Workspace) -> None:
+    workspace.write("plugins/several.py", PLUGINS)
+    workspace.write("plugins/short.py", PLUGINS.replace("good(context, sample, tr", "good(tr"))
+    workspace.write("plugins/missing.py", "import no_such_package\n")
+    workspace.write("plugins/top_level.py", '\nX = {}["key"]\n')
+    workspace.write("plugins/syntax.py", "x = 1\ndef f(:\n")
+
+
+def complaint(arkdev: Command, *arguments: str) -> str:
+    """What the command says when it refuses; it runs nothing and never shows a traceback."""
+    told = arkdev("test", "plugin", *arguments)
+    assert (told.exit_code, told.out) == (2, "")
+    assert "Traceback" not in told.err
+    assert not Path("runs").exists()
+    return told.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("gone.jsonl", None, "error: there is no such data file\nwhere: gone.jsonl"),
+        ("empty.jsonl", "", "error: the file has no samples\nwhere: empty.jsonl"),
+        ("x.jsonl", "{}\nnot json\n", "x.jsonl:2:1: not valid JSON"),
+        ("x.jsonl", '{"mesages": []}', "messages is missing; is 'mesages' meant to be it?"),
+        ("x.jsonl", '[{"messages": []}]', "the file is a JSON array; write one JSON object a line"),
+    ],
+)
+def test_a_data_file_that_cannot_be_used(
+    workspace: Workspace, arkdev: Command, name: str, content: str | None, said: str
+) -> None:
+    if content is not None:
+        workspace.write(name, content)
+    told = complaint(arkdev, "--data", name)
+    assert said in told
+    assert "hint: nothing was run; correct the file and try again" in told
+
+
+@pytest.mark.parametrize(
+    ("reference", "said", "place"),
+    [
+        ("short:good", "good takes (trajectory), but a single_grader is called with", ":4"),
+        ("several:plain", "plugins.several:plain is not a plugin: it has no decorator", ":12"),
+        ("several:also", "is a single_rollout, not a grader", ":8"),
+        ("missing:f", "No module named 'no_such_package'", ":1"),
+        ("top_level:f", "importing plugins.top_level failed: KeyError: 'key'", ":2"),
+        ("syntax:f", "importing plugins.syntax failed: SyntaxError", ":2"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named_with_file_and_line(
+    workspace: Workspace, arkdev: Command, reference: str, said: str, place: str
+) -> None:
+    told = complaint(arkdev, "--grader", f"plugins.{reference}")
+    file = workspace.root / "plugins" / f"{reference.partition(':')[0]}.py"
+    assert said in told
+    assert f"where: {file}{place}\n" in told
+
+
+def test_the_signature_to_write_is_shown(arkdev: Command) -> None:
+    told = complaint(arkdev, "--grader", "plugins.short:good")
+    assert "hint: def good(context, sample, trajectory): ..." in told
+
+
+def test_an_unknown_grader_is_told_what_was_found(workspace: Workspace, arkdev: Command) -> None:
+    told = complaint(arkdev, "--grader", "plugins.several:gode")
+    assert "plugins.several has no 'gode'" in told
+    assert "plugins.several:good (single_grader)" in told
+    told = complaint(arkdev, "--grader", "plugins.sevral:good")
+    assert f"no module plugins.sevral in {workspace.root}" in told
+    assert "modules found:" in told and "plugins.several" in told
+
+
+@pytest.mark.parametrize("text", ["plugins.several", ":good", "plugins.several:"])
+def test_a_reference_without_both_parts_is_shown_an_example(arkdev: Command, text: str) -> None:
+    told = complaint(arkdev, "--grader", text)
+    assert "is not of the form module:function" in told
+    assert "hint: for example plugins.weather_rollout:demo_rollout" in told
+
+
+def test_a_weight_that_is_no_number_is_named(arkdev: Command) -> None:
+    told = complaint(arkdev, "--grader", "plugins.several:good=heavy")
+    assert "'heavy' is not a weight" in told
+
+
+def test_a_second_rollout_is_refused(arkdev: Command) -> None:
+    told = complaint(arkdev, "--rollout", "plugins.rollout:answer", "--rollout", "plugins.a:b")
+    assert "a test has one rollout" in told
+
+
+def test_outside_a_workspace_the_two_ways_in_are_named(
+    arkdev: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    told = complaint(arkdev)
+    assert f"no job.yaml or job.py in {tmp_path / 'elsewhere'}" in told
+    assert "arkdev init DIR" in told and "--rollout" in told
+
+
+def test_a_sample_that_is_no_json_shows_one(arkdev: Command) -> None:
+    told = complaint(arkdev, "--sample", "hello")
+    assert "not valid JSON" in told
+    assert 'hint: a sample is one JSON object: {"messages": [' in told
+
+
+def test_a_users_exception_is_theirs_alone(workspace: Workspace, arkdev: Command) -> None:
+    workspace.write(
+        "plugins/rollout.py",
+        ASK_ONCE + "        def inner():\n            return 1 / 0\n        inner()\n",
+    )
+    told = arkdev("test", "plugin")
+    assert told.exit_code == 1
+    assert "ZeroDivisionError: division by zero" in told.out
+    assert "plugins/rollout.py:9" in told.out
+    assert "Traceback" not in told.out + told.err
+    record = arkdev("show", "latest", "0.0", "--json").document["trajectory"]
+    trace = record["attempts"][-1]["traceback"]
+    assert "return 1 / 0" in trace
+    assert "/arkdev/" not in trace
