@@ -100,8 +100,10 @@ class Display:
 
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Count it."""
-        self._num_done += 1
-        self._num_failed += finished.record.verdict is Verdict.FAILURE
+        num_trajectories = finished.record.num_trajectories
+        self._num_done += num_trajectories
+        if finished.record.verdict is Verdict.FAILURE:
+            self._num_failed += num_trajectories
         self._update()
 
     def on_group(self, record: GroupRecord) -> None:
@@ -232,7 +234,8 @@ def _what_runs(plan: PluginTestPlan) -> str:
         grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
         for grader in plan.graders
     )
-    num_slots = min(plan.concurrency, plan.num_rollouts)
+    makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
+    num_slots = min(plan.concurrency, plan.num_samples if makes_groups else plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
     job = f"{plan.job.source.name}: " if plan.job else ""
