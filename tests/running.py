@@ -183,6 +183,13 @@ class Run:
         (finished,) = await self.runner(function).run(sample, generations=range(1), run_seed=0)
         return finished
 
+    async def group(
+        self, function: Any, line: dict[str, Any] = LINE, *, n: int = 2, run_seed: int = 0
+    ) -> list[FinishedRollout]:
+        """One call of a group rollout with its attempts."""
+        sample = sample_to_run(line)
+        return await self.runner(function).run(sample, generations=range(n), run_seed=run_seed)
+
     async def samples(
         self,
         function: Any,

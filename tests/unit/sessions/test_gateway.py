@@ -88,7 +88,6 @@ BAD = {
     "no messages": (b"{}", 400),
     "messages that are none": (b'{"messages": 3}', 400),
     "a list": (b"[]", 400),
-    "streaming": (json.dumps({**REQUEST, "stream": True}).encode(), 400),
 }
 
 
@@ -110,10 +109,11 @@ async def test_what_is_no_request_gets_the_platforms_error(case):
 
 async def test_another_path_says_what_is_served():
     async with running() as run:
-        status, body, _ = await post(run, run.session(), path="/responses")
+        status, body, _ = await post(run, run.session(), path="/embeddings")
     assert (status, body["error"]["code"]) == (404, "InvalidAction.NotFound")
-    assert "POST /api/v3/responses is not built yet" in body["error"]["message"]
+    assert "POST /api/v3/embeddings is not built yet" in body["error"]["message"]
     assert "POST /api/v3/chat/completions" in body["error"]["message"]
+    assert "POST /api/v3/responses" in body["error"]["message"]
 
 
 OWN_BODY = {"error": {"code": "RateLimit", "message": "slow down", "type": "t", "param": "p"}}
