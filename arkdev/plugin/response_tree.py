@@ -22,7 +22,7 @@ from arkdev.plugin.conversation import Conversation, clean_message
 from arkdev.plugin.source import callers_place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResponseNode:
     """One response, or messages that the plugin put in itself.
 
@@ -52,11 +52,18 @@ class ResponseNode:
             return history
         return (*history, clean_message(self.answer["choices"][0]["message"]))
 
+    def answer_index(self, end: ResponseNode) -> int:
+        """Return where this answer stands in the messages of the trajectory that ends at `end`."""
+        return len(self.history) - self.num_instructions + end.num_instructions
+
     @property
     def path(self) -> list[ResponseNode]:
         """The nodes from the first call to this one."""
-        above = self.parent.path if self.parent is not None else []
-        return [*above, self] if self.id else []
+        nodes, node = [], self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
 
 
 class ResponseTree:

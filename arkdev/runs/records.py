@@ -67,6 +67,8 @@ class TurnRecord:
     response_id: str | None = None
     """Of a Responses call. Trajectories of one group rollout share the turns of their common
     beginning: the same id is the same call."""
+    answer_index: int | None = None
+    """Of a Responses call: the place of its answer in the trajectory's messages."""
 
 
 @dataclass(frozen=True)

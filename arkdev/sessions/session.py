@@ -22,7 +22,7 @@ from typing import Any
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
 from arkdev.plugin.conversation import Conversation
-from arkdev.plugin.response_tree import ResponseTree
+from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import TurnRecord
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
@@ -87,8 +87,8 @@ class Session:
         self.jwt_token = secrets.token_urlsafe(24)
         self.responses = ResponseTree()
         self._chat = Conversation()
-        self._last_call: tuple[int, str | None] = (-1, None)
-        """Its order, and its response's id unless it was a chat call."""
+        self._last_call: tuple[int, ResponseNode | None] = (-1, None)
+        """Its order, and its response unless it was a chat call."""
         self._services = services
         self._started = time.perf_counter()
         self._order = itertools.count()
@@ -102,8 +102,8 @@ class Session:
     @property
     def conversation(self) -> Conversation:
         """The context of the last call: of the chat, or the path to the last response."""
-        response_id = self._last_call[1]
-        return self._chat if response_id is None else self.responses.conversation(response_id)
+        node = self._last_call[1]
+        return self._chat if node is None else self.responses.conversation(node.id)
 
     @property
     def name(self) -> str:
@@ -155,9 +155,9 @@ class Session:
             place=Place(parent, key, num_instructions),
         )
         answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
-        assert call.response_id is not None
+        assert call.node is not None
         return response_of_answer(
-            answer, response_id=call.response_id, previous_response_id=previous, request=request
+            answer, response_id=call.node.id, previous_response_id=previous, request=request
         )
 
     async def _record_call(
@@ -184,15 +184,15 @@ class Session:
         if place is None:
             self._chat.add_call(call.body["messages"], turn.answer, order=call.order)
         else:
-            call.response_id = self.responses.add(
+            call.node = self.responses.add(
                 place.parent,
                 key=place.key,
                 history=call.body["messages"],
                 answer=turn.answer,
                 num_instructions=place.num_instructions,
-            ).id
+            )
         if call.order > self._last_call[0]:
-            self._last_call = (call.order, call.response_id)
+            self._last_call = (call.order, call.node)
         self._turns.append(turn)
 
     def complete_blocking(
@@ -259,17 +259,24 @@ class Session:
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
         """The recorded calls, in the order of their answers."""
-        return tuple(turn.record(attempt_started=self._started) for turn in self._turns)
+        return self._records(self._turns, self._last_call[1])
 
     def branch(
         self, response_id: str
     ) -> tuple[Conversation, tuple[TurnRecord, ...], tuple[str, ...]]:
         """Return the path to a response: its conversation, its calls and what is odd about them."""
+        node = self.responses.node(response_id)
         conversation = self.responses.conversation(response_id)
-        path = {node.id for node in self.responses.node(response_id).path}
-        turns = [turn for turn in self._turns if turn.call.response_id in path]
-        records = tuple(turn.record(attempt_started=self._started) for turn in turns)
-        return conversation, records, self._warnings(turns, conversation)
+        path = node.path
+        turns = [turn for turn in self._turns if turn.call.node in path]
+        return conversation, self._records(turns, node), self._warnings(turns, conversation)
+
+    def _records(self, turns: Sequence[Turn], end: ResponseNode | None) -> tuple[TurnRecord, ...]:
+        path = end.path if end else []
+        return tuple(
+            turn.record(attempt_started=self._started, end=end if turn.call.node in path else None)
+            for turn in turns
+        )
 
     def _warnings(self, turns: Sequence[Turn], conversation: Conversation) -> tuple[str, ...]:
         notes = dict.fromkeys([*self._notes, *notes_on(turns, conversation)])

@@ -31,8 +31,8 @@ class Call:
     via: str
     place: Place | None = None
     """None for a Chat Completions call."""
-    response_id: str | None = None
-    """Its node in the tree, once answered."""
+    node: ResponseNode | None = None
+    """Its response in the tree, once answered."""
 
 
 @dataclass
@@ -59,8 +59,9 @@ class Turn:
         is_raw_chat = self.call.via == "raw" and self.call.place is None
         return is_raw_chat and not self.was_acknowledged
 
-    def record(self, *, attempt_started: float) -> TurnRecord:
-        """Return what the run folder keeps of it."""
+    def record(self, *, attempt_started: float, end: ResponseNode | None = None) -> TurnRecord:
+        """Return what the run folder keeps of it, in the trajectory that ends at `end`."""
+        node = self.call.node
         usage = self.answer.get("usage") or {}
         return TurnRecord(
             started_s=self.started - attempt_started,
@@ -72,7 +73,8 @@ class Turn:
             tool_duration_s=self.tool_duration_s,
             num_retries=self.num_retries,
             via=self.call.via,
-            response_id=self.call.response_id,
+            response_id=node.id if node else None,
+            answer_index=node.answer_index(end) if node and end else None,
         )
 
 
