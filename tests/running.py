@@ -182,7 +182,15 @@ class Run:
     ) -> FinishedRollout:
         """One rollout with its attempts."""
         sample = sample_to_run(line, index=index, **sampling)
-        return await self.runner(function).run(sample, generation=0, run_seed=0)
+        (finished,) = await self.runner(function).run(sample, generations=range(1), run_seed=0)
+        return finished
+
+    async def group(
+        self, function: Any, line: dict[str, Any] = LINE, *, n: int = 2, run_seed: int = 0
+    ) -> list[FinishedRollout]:
+        """One call of a group rollout with its attempts."""
+        sample = sample_to_run(line)
+        return await self.runner(function).run(sample, generations=range(n), run_seed=run_seed)
 
     async def samples(
         self,

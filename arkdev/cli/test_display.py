@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from arkdev.cli.conversation import ConversationPrinter
+from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.terminal import printable, symbols
@@ -22,6 +22,7 @@ from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.warnings import describe_warning
+from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
 
@@ -99,8 +100,10 @@ class Display:
 
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Count it."""
-        self._num_done += 1
-        self._num_failed += finished.record.verdict is Verdict.FAILURE
+        num_trajectories = finished.record.num_trajectories
+        self._num_done += num_trajectories
+        if finished.record.verdict is Verdict.FAILURE:
+            self._num_failed += num_trajectories
         self._update()
 
     def on_group(self, record: GroupRecord) -> None:
@@ -169,6 +172,7 @@ class ConversationDisplay(Display):
         super().__init__(plan)
         self._printer = ConversationPrinter(self._out)
         self._lock = threading.Lock()
+        self._makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
         self._session: Session | None = None
         self._num_shown = 0
         self._records: dict[str, FinishedRollout] = {}
@@ -179,7 +183,9 @@ class ConversationDisplay(Display):
         self._say(_what_runs(plan))
 
     def on_turn(self, session: Session) -> None:
-        """Print what is new in the conversation."""
+        """Print what is new in the conversation; a group's branches are printed when it is done."""
+        if self._makes_groups:
+            return
         with self._lock:
             if session is not self._session:
                 self._session, self._num_shown = session, 0
@@ -202,13 +208,16 @@ class ConversationDisplay(Display):
         self._printer.attempts(finished.record.attempts)
 
     def on_group(self, record: GroupRecord) -> None:
-        """Print the rewards of each trajectory."""
+        """Print the rewards of each trajectory, for a group rollout after its conversation."""
         super().on_group(record)
         for index, (name, reward) in enumerate(
             zip(record.trajectory_ids, record.rewards, strict=True)
         ):
             if len(record.trajectory_ids) > 1:
                 self._out.print(Text(f"trajectory {name}", style="bold"))
+            if self._makes_groups:
+                rollout = self._records[name].record
+                render_turns(self._out, messages=rollout.messages, turns=rollout.turns)
             self._printer.grades(record.graders, index=index, reward=reward)
 
     def report(self, outcome: PluginTestOutcome) -> None:
@@ -235,7 +244,8 @@ def _what_runs(plan: PluginTestPlan) -> str:
         grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
         for grader in plan.graders
     )
-    num_slots = min(plan.concurrency, plan.num_rollouts)
+    makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
+    num_slots = min(plan.concurrency, plan.num_samples if makes_groups else plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
     job = f"{plan.job.source.name}: " if plan.job else ""

@@ -35,9 +35,11 @@ class _Group:
     """A sample whose rollouts are under way."""
 
     sample: SampleToRun
-    num_generations: int
+    num_calls: int
+    """Calls of the plugin that make the group: one for each rollout, or one for all."""
     rollouts: list[FinishedRollout] = field(default_factory=list)
     num_begun: int = 0
+    num_done: int = 0
 
     @property
     def is_dropped(self) -> bool:
@@ -47,8 +49,8 @@ class _Group:
     @property
     def is_done(self) -> bool:
         """True when nothing runs and nothing will be begun."""
-        return len(self.rollouts) == self.num_begun and (
-            self.is_dropped or self.num_begun == self.num_generations
+        return self.num_done == self.num_begun and (
+            self.is_dropped or self.num_begun == self.num_calls
         )
 
 
@@ -85,27 +87,34 @@ class Engine:
                 # one by one: hundreds of first calls in one turn would stop the loop for a second
                 await asyncio.sleep(0)
 
-    def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, int]]:
-        """Yield (group, generation) in dataset order; a dropped group's rest is not begun."""
+    def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, range]]:
+        """Yield (group, generations) in dataset order; a dropped group's rest is not begun.
+
+        A group rollout makes all generations in one call, any other one in each.
+        """
+        every = range(self._settings.num_generations)
+        calls = [every] if self._rollouts.makes_groups else [every[i : i + 1] for i in every]
         for sample in samples:
-            group = _Group(sample, num_generations=self._settings.num_generations)
-            for generation in range(self._settings.num_generations):
+            group = _Group(sample, num_calls=len(calls))
+            for generations in calls:
                 if group.is_dropped:
                     break
                 group.num_begun += 1
-                yield group, generation
+                yield group, generations
 
-    async def _slot(self, work: Iterable[tuple[_Group, int]], tasks: asyncio.TaskGroup) -> None:
-        for group, generation in work:
+    async def _slot(self, work: Iterable[tuple[_Group, range]], tasks: asyncio.TaskGroup) -> None:
+        for group, generations in work:
             self.num_busy += 1
             try:
                 finished = await self._rollouts.run(
-                    group.sample, generation=generation, run_seed=self._settings.run_seed
+                    group.sample, generations=generations, run_seed=self._settings.run_seed
                 )
             finally:
                 self.num_busy -= 1
-            self._on_rollout(finished)
-            group.rollouts.append(finished)
+            for rollout in finished:
+                self._on_rollout(rollout)
+            group.rollouts += finished
+            group.num_done += 1
             if group.is_done:
                 tasks.create_task(self._finish(group))
 

@@ -11,15 +11,24 @@ from typing import Any, Protocol
 
 from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
 from arkdev.observe.attempt import current_attempt
+from arkdev.plugin.conversation import Conversation
+from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.evidence import TokenEvidence
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
-from arkdev.plugin.results import read_rollout_result
-from arkdev.runs.records import TrajectoryRecord, Verdict
+from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
+from arkdev.runs.records import TrajectoryRecord, TurnRecord
 from arkdev.sessions.session import AttemptIdentity, Session
-from arkdev.types import ChatCompletionSample, PluginContext, RolloutResult, Trajectory
+from arkdev.types import (
+    ChatCompletionSample,
+    GroupRolloutResult,
+    PluginContext,
+    PluginStatus,
+    RolloutResult,
+    Trajectory,
+)
 
 
 class SessionDoor(Protocol):
@@ -94,76 +103,137 @@ class RolloutRunner:
         self._new_session = new_session
         self._context = context
 
-    async def run(self, sample: SampleToRun, *, generation: int, run_seed: int) -> FinishedRollout:
-        """Run one rollout with up to four attempts. Never raises for what the plugin did."""
+    @property
+    def makes_groups(self) -> bool:
+        """True when one call of the plugin makes all trajectories of a sample."""
+        return self._loaded.plugin.kind is PluginKind.GROUP_ROLLOUT
+
+    async def run(
+        self, sample: SampleToRun, *, generations: range, run_seed: int
+    ) -> list[FinishedRollout]:
+        """Call the plugin with up to four attempts; never raises for what the plugin did.
+
+        `generations` are the trajectories that the call makes: one, or all of a group rollout. A
+        group rollout that did not succeed leaves one record, of its first generation.
+        """
         started = time.perf_counter()
         last: list[Session] = []
 
-        async def attempt(number: int) -> Outcome[RolloutResult]:
+        async def attempt(number: int) -> Outcome[_Result]:
             identity = AttemptIdentity(
                 sample_index=sample.index,
-                generation=generation,
+                generation=generations[0],
                 attempt=number,
                 run_seed=run_seed,
                 phase=self._context.phase,
             )
             session = self._new_session(identity, sample.sampling)
             last[:] = [session]
-            return await self._attempt(session, sample)
+            return await self._attempt(session, sample, num_trajectories=len(generations))
 
         outcome, attempts = await run_attempts(attempt)
-        session = last[0]
-        record = TrajectoryRecord(
-            trajectory_id=session.identity.trajectory_id,
-            sample_index=sample.index,
-            generation=generation,
-            verdict=outcome.verdict,
-            duration_s=time.perf_counter() - started,
-            attempts=attempts,
-            **_kept_of(session, sample, outcome.value),
-        )
-        return FinishedRollout(record, evidence=session.conversation.tokens)
+        duration_s = time.perf_counter() - started
+        return [
+            FinishedRollout(
+                TrajectoryRecord(
+                    trajectory_id=f"{sample.index}.{generation}",
+                    sample_index=sample.index,
+                    generation=generation,
+                    verdict=outcome.verdict,
+                    duration_s=duration_s,
+                    attempts=attempts,
+                    call_size=len(generations),
+                    **kept.fields(sample),
+                ),
+                evidence=kept.conversation.tokens,
+            )
+            for generation, kept in zip(generations, _kept(last[0], outcome.value), strict=False)
+        ]
 
-    async def _attempt(self, session: Session, sample: SampleToRun) -> Outcome[RolloutResult]:
+    async def _attempt(
+        self, session: Session, sample: SampleToRun, *, num_trajectories: int
+    ) -> Outcome[_Result]:
         fresh = sample.fresh()
-        proxy = InferenceProxy(fresh, access=session)
-        context = self._context.model_copy()
+        proxy = InferenceProxy(fresh, access=session, is_group=self.makes_groups)
+        arguments: tuple[Any, ...] = (self._context.model_copy(), proxy, fresh)
+        if self.makes_groups:
+            arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
         self._door.open(session)
         try:
-            value = await self._host.invoke(self._loaded, (context, proxy, fresh))
-            result = read_rollout_result(value, plugin=self._loaded.plugin)
+            value = await self._host.invoke(self._loaded, arguments)
+            result = self._read(value, session, num_trajectories=num_trajectories)
+            if result.status is PluginStatus.SUCCESS and not session.num_turns:
+                session.note("no_model_call")
+            outcome = Outcome[_Result](
+                VERDICT_OF[result.status], value=result, error=result.error or None
+            )
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            failed: Outcome[RolloutResult] = outcome_of_exception(error)
-            return replace(failed, num_turns=session.num_turns)
+            outcome = outcome_of_exception(error)
         finally:
             self._door.close(session)
             current_attempt.reset(token)
-        if result.status.value == Verdict.SUCCESS.value and not session.num_turns:
-            session.note("no_model_call")
-        return Outcome(
-            VERDICT_OF[result.status],
-            value=result,
-            error=result.error or None,
-            num_turns=session.num_turns,
+        return replace(
+            outcome, num_turns=session.num_turns, num_model_call_retries=session.num_retries
         )
 
+    def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:
+        plugin = self._loaded.plugin
+        if not self.makes_groups:
+            return read_rollout_result(value, plugin=plugin)
+        result = read_group_rollout_result(value, plugin=plugin, n_sample=num_trajectories)
+        if result.status is PluginStatus.SUCCESS:
+            for response in result.responses:
+                session.responses.node(response.id)  # an unknown id is an error here
+        return result
 
-def _kept_of(session: Session, sample: SampleToRun, result: RolloutResult | None) -> dict[str, Any]:
-    """Return what the record keeps of the attempt that counts."""
-    conversation = session.conversation
-    messages = conversation.plain_messages or [
-        message.model_dump(exclude_none=True) for message in sample.fresh().messages
+
+_Result = RolloutResult | GroupRolloutResult
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a record keeps of the attempt that counts: one conversation of it."""
+
+    conversation: Conversation
+    turns: tuple[TurnRecord, ...]
+    warnings: tuple[str, ...]
+    extra: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+
+    def fields(self, sample: SampleToRun) -> dict[str, Any]:
+        """Return the fields of a `TrajectoryRecord` that come from the conversation."""
+        messages = self.conversation.plain_messages or [
+            message.model_dump(exclude_none=True) for message in sample.fresh().messages
+        ]
+        usage = self.conversation.usage
+        return {
+            "messages": tuple(messages),
+            "usage": usage.model_dump() if usage else None,
+            "finish_reason": self.conversation.finish_reason,
+            "extra": self.extra,
+            "config": self.config,
+            "turns": self.turns,
+            "warnings": self.warnings,
+        }
+
+
+def _kept(session: Session, result: _Result | None) -> list[_Kept]:
+    """Return what is kept: the last call's context, or each branch of a group (Y-38)."""
+    if isinstance(result, GroupRolloutResult) and result.status is PluginStatus.SUCCESS:
+        return [
+            _Kept(*session.branch(response.id), extra=response.extra)
+            for response in result.responses
+        ]
+    single = result if isinstance(result, RolloutResult) else RolloutResult()
+    return [
+        _Kept(
+            conversation=session.conversation,
+            turns=session.turns,
+            warnings=session.warnings,
+            extra=single.extra,
+            config=single.config,
+        )
     ]
-    usage = conversation.usage
-    return {
-        "messages": tuple(messages),
-        "usage": usage.model_dump() if usage else None,
-        "finish_reason": conversation.finish_reason,
-        "extra": result.extra if result else None,
-        "config": result.config if result else None,
-        "turns": session.turns,
-        "warnings": session.warnings,
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from arkdev.plugin.conversation import Conversation
+from arkdev.plugin.response_tree import ResponseTree
 
 
 class ModelAccess(Protocol):
@@ -18,7 +19,12 @@ class ModelAccess(Protocol):
     url: str
     """Base URL of the loopback gateway, for raw clients."""
     jwt_token: str
-    conversation: Conversation
+    responses: ResponseTree
+
+    @property
+    def conversation(self) -> Conversation:
+        """The context of the last call."""
+        ...
 
     async def complete(self, body: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
         """Answer a call made on an event loop."""
@@ -26,6 +32,20 @@ class ModelAccess(Protocol):
 
     def complete_blocking(self, body: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
         """Answer a call made by synchronous code."""
+        ...
+
+    async def respond(self, request: dict[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+        """Answer a Responses call made on an event loop; `request` is its JSON body."""
+        ...
+
+    def respond_blocking(
+        self, request: dict[str, Any], *, timeout_s: float | None
+    ) -> dict[str, Any]:
+        """Answer a Responses call made by synchronous code."""
+        ...
+
+    def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
+        """Put messages made outside under a response; return the id to branch from."""
         ...
 
     def set_history(self, messages: list[dict[str, Any]]) -> None:

@@ -49,12 +49,20 @@ def library_of(client: Any) -> str | None:
 
 def convert_answer(answer: dict[str, Any], *, client: Any) -> Any:
     """Return Chat Completions JSON as the client library's own ChatCompletion."""
-    record = _completion_class(library_of(client))
+    return _converted(answer, _completion_class(library_of(client)))
+
+
+def convert_response(response: dict[str, Any], *, client: Any) -> Any:
+    """Return Response JSON as the client library's own Response, else as openai's."""
+    return _converted(response, _response_class(library_of(client) or "openai"))
+
+
+def _converted(document: dict[str, Any], record: Any) -> Any:
     try:
-        return record.model_validate(answer)
+        return record.model_validate(document)
     except ValidationError:
         # servers leave fields out; this is the library's own lenient constructor, ten times slower
-        return record.construct(**answer)
+        return record.construct(**document)
 
 
 @functools.cache
@@ -62,6 +70,11 @@ def _completion_class(library: str | None) -> Any:
     if library is None:
         return ChatCompletionResponse
     return import_module(_LIBRARIES[library][0]).ChatCompletion
+
+
+@functools.cache
+def _response_class(library: str) -> Any:
+    return import_module(f"{library}.types.responses").Response
 
 
 def translated_error(error: Exception, *, client: Any) -> Exception:

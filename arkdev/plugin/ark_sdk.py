@@ -86,9 +86,12 @@ _JOB_NAMES = _from(
 )
 _PROXY_NAMES = {
     **_from(_PROXY, "InferenceProxy", "RolloutInferenceProxy", "Mode"),
-    **_from(_WRAPPING, "wrap_client_inplace", "wrap_async_client_inplace"),
-    **_later(
-        "the Responses API", "wrap_responses_client_inplace", "wrap_responses_async_client_inplace"
+    **_from(
+        _WRAPPING,
+        "wrap_client_inplace",
+        "wrap_async_client_inplace",
+        "wrap_responses_client_inplace",
+        "wrap_responses_async_client_inplace",
     ),
 }
 _TRACE_NAMES = _from(_TRACING, "trace_monitor", "wrap_inplace_trace", "observe")

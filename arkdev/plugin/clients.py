@@ -13,8 +13,14 @@ from typing import Any
 
 import openai  # noqa: TID253 (the leaf)
 
+from arkdev.plugin.client_settings import OURS
 from arkdev.plugin.proxy import InferenceProxy
-from arkdev.plugin.wrapping import wrap_async_client_inplace, wrap_client_inplace
+from arkdev.plugin.wrapping import (
+    wrap_async_client_inplace,
+    wrap_client_inplace,
+    wrap_responses_async_client_inplace,
+    wrap_responses_client_inplace,
+)
 
 _NOWHERE = "http://127.0.0.1"
 
@@ -45,7 +51,7 @@ def prepare() -> None:
         openai.AsyncOpenAI(base_url=_NOWHERE, api_key="none", http_client=_async_transport()),
     )
     for client in clients:
-        _ = client.chat.completions  # loads the resource's module
+        _ = (client.chat.completions, client.responses)  # loads the resources' modules
 
 
 def _async_transport() -> Any:
@@ -70,12 +76,16 @@ def _options(proxy: InferenceProxy, transport: Any) -> dict[str, Any]:
 def sync_client(proxy: InferenceProxy) -> openai.OpenAI:
     """Return a wrapped `openai.OpenAI`."""
     client = openai.OpenAI(**_options(proxy, _sync_transport()))
+    setattr(client, OURS, True)
     wrap_client_inplace(client, proxy)
+    wrap_responses_client_inplace(client, proxy)
     return client
 
 
 def async_client(proxy: InferenceProxy) -> openai.AsyncOpenAI:
     """Return a wrapped `openai.AsyncOpenAI`; called on an event loop."""
     client = openai.AsyncOpenAI(**_options(proxy, _async_transport()))
+    setattr(client, OURS, True)
     wrap_async_client_inplace(client, proxy)
+    wrap_responses_async_client_inplace(client, proxy)
     return client

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from arkdev.errors import ComesLaterError, ConfigurationError, PluginLoadError
-from arkdev.plugin.decorators import Plugin, PluginKind, plugin_of
+from arkdev.errors import ConfigurationError, PluginLoadError
+from arkdev.plugin.decorators import Plugin, plugin_of
 from arkdev.plugin.source import place_of, place_of_exception
 
 
@@ -220,14 +220,8 @@ def _modules_found(root: Path) -> str:
 def require_kind(loaded: LoadedPlugin, *, is_rollout: bool) -> LoadedPlugin:
     """Return `loaded` when it can stand where a rollout (or a grader) is wanted.
 
-    Raises `PluginLoadError` when it is of the other sort, `ComesLaterError` for a group rollout.
+    Raises `PluginLoadError` when it is of the other sort.
     """
-    if is_rollout and loaded.plugin.kind is PluginKind.GROUP_ROLLOUT:
-        raise ComesLaterError(
-            f"{loaded.reference} is a group_rollout, and these cannot be run yet",
-            where=loaded.plugin.place,
-            hint="make it a @rollout, which is called once for each trajectory",
-        )
     if loaded.plugin.kind.is_rollout == is_rollout:
         return loaded
     wanted = "rollout" if is_rollout else "grader"

@@ -13,6 +13,7 @@ from typing import Any
 from arkdev.plugin.access import ModelAccess
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.plain import plain_messages, to_plain
+from arkdev.plugin.response_tree import ResponseTree
 from arkdev.types import ChatCompletionMessage, ChatCompletionSample, CompletionUsage
 
 ARK_BASE_URL = "https://ark.cn-beijing.volces.com/api/v3"
@@ -46,14 +47,22 @@ class InferenceProxy:
         mode: Mode | str = Mode.Inference,
         *,
         access: ModelAccess | None = None,
+        is_group: bool = False,
     ) -> None:
         self.sample = ChatCompletionSample(**sample) if isinstance(sample, dict) else sample
         self.mode = Mode(mode)
         self.access = access
+        self.is_group = is_group
         self.url = access.url if access else url
         self.jwt_token = access.jwt_token if access else jwt_token
         self.headers: dict[str, str] = {}
-        self.conversation = access.conversation if access else Conversation()
+        self._chat = Conversation()
+        self.responses = access.responses if access else ResponseTree()
+
+    @property
+    def conversation(self) -> Conversation:
+        """The trajectory so far."""
+        return self.access.conversation if self.access is not None else self._chat
 
     @property
     def messages(self) -> list[ChatCompletionMessage]:
@@ -71,11 +80,11 @@ class InferenceProxy:
         return self.conversation.finish_reason
 
     def rollout_client(self) -> Any:
-        """Return an `openai.OpenAI` whose chat calls belong to this rollout."""
+        """Return an `openai.OpenAI` whose chat and Responses calls belong to this rollout."""
         return _clients().sync_client(self)
 
     def async_rollout_client(self) -> Any:
-        """Return an `openai.AsyncOpenAI` whose chat calls belong to this rollout."""
+        """Return an `openai.AsyncOpenAI` whose chat and Responses calls belong to this rollout."""
         return _clients().async_client(self)
 
     def get_extra_body(self) -> dict[str, Any]:
@@ -98,16 +107,25 @@ class InferenceProxy:
             if value is not None and not (name == "top_k" and value == 0)
         }
 
-    def update_state_from_messages(self, messages: list[Any]) -> None:
-        """Tell the proxy the whole history that is about to be sent (PROXY-11).
+    def update_state_from_messages(
+        self, messages: list[Any], previous_response_id: str | None = None
+    ) -> str | None:
+        """Tell the proxy of messages that it has not seen.
 
-        Where it differs from what the proxy knows, the record is cut at the first difference.
+        In a single rollout these are the whole history that is about to be sent (PROXY-11); where
+        it differs from what the proxy knows, the record is cut at the first difference.
+
+        In a group rollout, or with `previous_response_id`, they are the increment after that
+        response (None: the beginning). They are not trained on. Returns the id to branch from or
+        to return as a trajectory (PROXY-12, Y-14).
         """
-        history = plain_messages(messages)
-        if self.access is not None:
-            self.access.set_history(history)
-        else:
-            self.conversation.set_history(history)
+        increment = plain_messages(messages)
+        if self.is_group or previous_response_id is not None:
+            owner = self.access or self.responses
+            return owner.insert(increment, previous_response_id=previous_response_id)
+        owner_of_history = self.access or self.conversation
+        owner_of_history.set_history(increment)
+        return None
 
     def process_completion(self, completion: Any) -> None:
         """Hand the model's answer to a raw call back to the proxy (PROXY-13)."""

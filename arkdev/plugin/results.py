@@ -15,6 +15,7 @@ from arkdev.errors import PluginResultError
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.types import (
     GroupGraderResult,
+    GroupRolloutResult,
     PluginStatus,
     Record,
     RolloutResult,
@@ -34,6 +35,25 @@ def read_rollout_result(value: Any, *, plugin: Plugin) -> RolloutResult:
             hint="a rollout returns RolloutResult(status=..., extra=...), a dict like it, or None",
         )
     return _validate(RolloutResult, fields, plugin=plugin)  # type: ignore[return-value]
+
+
+def read_group_rollout_result(value: Any, *, plugin: Plugin, n_sample: int) -> GroupRolloutResult:
+    """Return what a group rollout said: with status success, `n_sample` responses (GROUP-10)."""
+    fields = _fields(value) if value is not None else None
+    if fields is None:
+        raise PluginResultError(
+            f"{plugin.name} returned {_kind_of(value)}",
+            where=plugin.place,
+            hint="a group rollout returns GroupRolloutResult(responses=[SingleResponse(id=...)])",
+        )
+    result: GroupRolloutResult = _validate(GroupRolloutResult, fields, plugin=plugin)  # type: ignore[assignment]
+    if result.status is PluginStatus.SUCCESS and len(result.responses) != n_sample:
+        raise PluginResultError(
+            f"{plugin.name} returned {len(result.responses)} responses for n_sample={n_sample}",
+            where=plugin.place,
+            hint="return one SingleResponse for each of the n_sample trajectories",
+        )
+    return result
 
 
 def read_grader_result(

@@ -25,6 +25,7 @@ from arkdev.errors import (
     LateCallError,
     TranslationError,
 )
+from arkdev.plugin.calls import WRAPPED_HEADER
 from arkdev.plugin.plain import plain_messages
 from arkdev.sessions.session import Session
 
@@ -41,6 +42,8 @@ _WIRE_NAMES = {
     "stop": "stop",
     "repetition_penalty": "repetition_penalty",
 }
+_RETRY_COUNT_HEADER = "x-stainless-retry-count"
+"""openai's clients say here how often they have sent this request before."""
 _NOT_FORWARDED = ("stream", "stream_options", "n", "seed")
 
 
@@ -58,7 +61,10 @@ class Gateway:
         app.router.add_post("/api/v3/chat/completions", self._chat)
         app.router.add_post("/api/v3/responses", self._responses)
         app.router.add_route("*", "/{path:.*}", self._unknown)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        # a client that hung up gets no answer: its call is cancelled and not recorded
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.5, handler_cancellation=True
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024)
         await site.start()
@@ -89,7 +95,9 @@ class Gateway:
         except (KeyError, TypeError, AttributeError) as error:
             return _error(400, "InvalidParameter", f"not a chat request: {error!r}")
         call, sampling = _split(session, body)
-        answer = session.complete({**call, "messages": messages}, via="raw", sampling=sampling)
+        answer = session.complete(
+            {**call, "messages": messages}, via=_via(request), sampling=sampling
+        )
         return await _answered(request, answer, stream=_chat_stream, body=body)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
@@ -97,11 +105,8 @@ class Gateway:
             session, body = self._session(request), await _body(request)
         except _RequestError as error:
             return error.response
-        respond: Callable[..., Awaitable[dict[str, Any]]] | None = getattr(session, "respond", None)
-        if respond is None:
-            return _error(501, "NotImplemented", "this attempt does not speak the Responses API")
         call, sampling = _split(session, body)
-        answer = respond(call, via="raw", sampling=sampling)
+        answer = session.respond(call, via=_via(request), sampling=sampling)
         return await _answered(request, answer, stream=_responses_stream, body=body)
 
     def _session(self, request: web.Request) -> Session:
@@ -111,6 +116,8 @@ class Gateway:
             raise _RequestError(
                 _error(401, "AuthenticationError", "this key belongs to no attempt that is running")
             )
+        if request.headers.get(_RETRY_COUNT_HEADER, "0") != "0":
+            session.note("client_retried")
         return session
 
     async def _unknown(self, request: web.Request) -> web.Response:
@@ -120,6 +127,11 @@ class Gateway:
             f"{request.method} {request.path} is not built yet; the gateway serves "
             "POST /api/v3/chat/completions and POST /api/v3/responses",
         )
+
+
+def _via(request: web.Request) -> str:
+    """Tell a wrapped client, which had to come over HTTP, from a raw one."""
+    return "wrapped" if WRAPPED_HEADER in request.headers else "raw"
 
 
 class _RequestError(Exception):

@@ -14,7 +14,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -22,8 +22,10 @@ from typing import Any
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
 from arkdev.plugin.conversation import Conversation
+from arkdev.plugin.response_tree import ResponseNode, ResponseTree
+from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import TurnRecord
-from arkdev.sessions.checks import notes_on_answer
+from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
 @dataclass(frozen=True)
@@ -61,19 +63,6 @@ class RetryPolicy:
 
 
 @dataclass
-class _Turn:
-    """A call as it is kept while the attempt runs."""
-
-    started: float
-    duration_s: float
-    answer: dict[str, Any]
-    num_retries: int
-    via: str
-    tool_duration_s: float | None = None
-    was_acknowledged: bool = False
-
-
-@dataclass
 class SessionServices:
     """What the sessions of a run share."""
 
@@ -96,14 +85,25 @@ class Session:
         self.sampling = dict(sampling)
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
-        self.conversation = Conversation()
+        self.responses = ResponseTree()
+        self._chat = Conversation()
+        self._last_call: tuple[int, ResponseNode | None] = (-1, None)
+        """Its order, and its response unless it was a chat call."""
         self._services = services
         self._started = time.perf_counter()
         self._order = itertools.count()
-        self._turns: list[_Turn] = []
+        self._turns: list[Turn] = []
         self._notes: dict[tuple[str, str], None] = {}
+        self.num_retries = 0
+        """How often model calls were sent again, those included that failed in the end."""
         self._lock = threading.Lock()
         self._is_open = True
+
+    @property
+    def conversation(self) -> Conversation:
+        """The context of the last call: of the chat, or the path to the last response."""
+        node = self._last_call[1]
+        return self._chat if node is None else self.responses.conversation(node.id)
 
     @property
     def name(self) -> str:
@@ -124,26 +124,76 @@ class Session:
         attempt has ended, also while the call was under way, and `EndpointError` when the call
         failed and sending it again did not help.
         """
-        self._refuse_if_late()
         order = next(self._order)
+        call = Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
+
+    async def respond(
+        self,
+        request: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        via: str = "wrapped",
+        sampling: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a Responses call (`request` is its JSON body) and put it into the tree.
+
+        The endpoint sees the whole history of the branch. Raises `PluginError` for a
+        `previous_response_id` that is not of this attempt and what `complete` raises.
+        """
+        self._refuse_if_late()
+        previous = request.get("previous_response_id")
+        parent = self.responses.node(previous)
+        body = chat_body_of_responses(request, history=parent.messages)
+        num_instructions = 1 if request.get("instructions") else 0
+        key = self.responses.next_key(parent, body=body, num_instructions=num_instructions)
+        call = Call(
+            body,
+            order=next(self._order),
+            seed=_seed(self.identity, *key),
+            via=via,
+            place=Place(parent, key, num_instructions),
+        )
+        answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
+        assert call.node is not None
+        return response_of_answer(
+            answer, response_id=call.node.id, previous_response_id=previous, request=request
+        )
+
+    async def _record_call(
+        self, call: Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        self._refuse_if_late()
         request = ModelRequest(
-            body=body,
-            sampling={**self.sampling, **(sampling or {})},
-            seed=_seed(self.identity, order),
+            body=call.body, sampling={**self.sampling, **(sampling or {})}, seed=call.seed
         )
         started = time.perf_counter()
         self._end_tool_time(started)
         answer, num_retries = await self._send(request, timeout_s)
-        turn = _Turn(started, time.perf_counter() - started, answer, num_retries, via)
+        turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
         with self._lock:
             self._refuse_if_late()
-            self.conversation.add_call(body["messages"], answer, order=order)
-            self._turns.append(turn)
-        for code, detail in notes_on_answer(answer):
-            self.note(code, detail)
+            self._take(turn)
         if self._services.on_turn is not None:
             self._services.on_turn(self)
         return answer
+
+    def _take(self, turn: Turn) -> None:
+        """Keep an answered call; the lock is held."""
+        call, place = turn.call, turn.call.place
+        if place is None:
+            self._chat.add_call(call.body["messages"], turn.answer, order=call.order)
+        else:
+            call.node = self.responses.add(
+                place.parent,
+                key=place.key,
+                history=call.body["messages"],
+                answer=turn.answer,
+                num_instructions=place.num_instructions,
+            )
+        if call.order > self._last_call[0]:
+            self._last_call = (call.order, call.node)
+        self._turns.append(turn)
 
     def complete_blocking(
         self, body: dict[str, Any], *, timeout_s: float | None = None
@@ -153,11 +203,24 @@ class Session:
         call = self.complete(body, timeout_s=timeout_s)
         return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
 
+    def respond_blocking(
+        self, request: dict[str, Any], *, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Answer a Responses call of synchronous code; the calling thread waits."""
+        self._refuse_if_late()
+        call = self.respond(request, timeout_s=timeout_s)
+        return asyncio.run_coroutine_threadsafe(call, self._services.blocking_loop).result()
+
+    def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
+        """Put messages made outside under a response; return the id to branch from."""
+        self._refuse_if_late()
+        return self.responses.insert(messages, previous_response_id=previous_response_id)
+
     def set_history(self, messages: list[dict[str, Any]]) -> None:
         """Take the whole history that a raw rollout is about to send."""
         with self._lock:
             self._refuse_if_late()
-            self.conversation.set_history(messages)
+            self._chat.set_history(messages)
 
     def acknowledge(self, answer: dict[str, Any]) -> None:
         """Take the answer that a raw rollout hands back.
@@ -172,7 +235,7 @@ class Session:
             if turn is not None:
                 turn.was_acknowledged = True
             elif not same:
-                self.conversation.add_call(self.conversation.plain_messages, answer)
+                self._chat.add_call(self._chat.plain_messages, answer)
 
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report; the same one counts once in an attempt."""
@@ -186,17 +249,7 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Notes as ``code`` or ``code: detail``, in order."""
-        notes = dict(self._notes)
-        raw = [turn for turn in self._turns if turn.via == "raw"]
-        if raw and not all(turn.was_acknowledged for turn in raw):
-            notes[("raw_call_not_processed", "")] = None
-        if self.conversation.was_rewritten:
-            notes[("history_rewritten", "")] = None
-        if self.conversation.evidence_problem:
-            notes[("evidence_incomplete", self.conversation.evidence_problem)] = None
-        if any(not turn.answer.get("usage") for turn in self._turns):
-            notes[("usage_unknown", "")] = None
-        return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
+        return self._warnings(self._turns, self.conversation)
 
     @property
     def num_turns(self) -> int:
@@ -206,23 +259,28 @@ class Session:
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
         """The recorded calls, in the order of their answers."""
-        return tuple(self._record(turn) for turn in self._turns)
+        return self._records(self._turns, self._last_call[1])
 
-    def _record(self, turn: _Turn) -> TurnRecord:
-        choice = turn.answer["choices"][0]
-        usage = turn.answer.get("usage") or {}
-        calls = choice["message"].get("tool_calls") or []
-        return TurnRecord(
-            started_s=turn.started - self._started,
-            duration_s=turn.duration_s,
-            finish_reason=choice.get("finish_reason"),
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-            tool_calls=tuple(str((call.get("function") or {}).get("name")) for call in calls),
-            tool_duration_s=turn.tool_duration_s,
-            num_retries=turn.num_retries,
-            via=turn.via,
+    def branch(
+        self, response_id: str
+    ) -> tuple[Conversation, tuple[TurnRecord, ...], tuple[str, ...]]:
+        """Return the path to a response: its conversation, its calls and what is odd about them."""
+        node = self.responses.node(response_id)
+        conversation = self.responses.conversation(response_id)
+        path = node.path
+        turns = [turn for turn in self._turns if turn.call.node in path]
+        return conversation, self._records(turns, node), self._warnings(turns, conversation)
+
+    def _records(self, turns: Sequence[Turn], end: ResponseNode | None) -> tuple[TurnRecord, ...]:
+        path = end.path if end else []
+        return tuple(
+            turn.record(attempt_started=self._started, end=end if turn.call.node in path else None)
+            for turn in turns
         )
+
+    def _warnings(self, turns: Sequence[Turn], conversation: Conversation) -> tuple[str, ...]:
+        notes = dict.fromkeys([*self._notes, *notes_on(turns, conversation)])
+        return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
 
     async def _send(
         self, request: ModelRequest, timeout_s: float | None
@@ -238,6 +296,8 @@ class Session:
             await asyncio.sleep(policy.wait_s(retry))
             self._refuse_if_late()
             retry += 1
+            with self._lock:
+                self.num_retries += 1
 
     async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
         try:
@@ -260,13 +320,16 @@ class Session:
         """A new request ends the time that the tools of the last answer took."""
         with self._lock:
             last = self._turns[-1] if self._turns else None
-            if last and last.tool_duration_s is None and self._record(last).tool_calls:
+            if last and last.tool_duration_s is None and last.tool_calls:
                 last.tool_duration_s = now - (last.started + last.duration_s)
 
 
-def _seed(identity: AttemptIdentity, order: int) -> int:
-    """Give a call its seed (decision 11): the same in every run, whatever ran beside it."""
+def _seed(identity: AttemptIdentity, *place: int | str) -> int:
+    """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
+
+    `place` is the call's number in the attempt, or its place in the tree of responses.
+    """
     text = json.dumps(
-        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, order]
+        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
     )
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")

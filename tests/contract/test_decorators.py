@@ -19,7 +19,7 @@ from arkdev import (
     single_grader,
     single_rollout,
 )
-from arkdev.errors import ComesLaterError, ConfigurationError, PluginLoadError, PluginSignatureError
+from arkdev.errors import ConfigurationError, PluginLoadError, PluginSignatureError
 from arkdev.plugin.decorators import PluginKind, plugin_of
 from arkdev.plugin.loading import load_plugin, require_kind
 from tests.running import LINE, as_grader, running
@@ -68,26 +68,13 @@ def test_the_three_call_forms_mean_the_same():
         rollout("weather")
 
 
-def test_group_rollout_is_recognised_and_says_that_it_comes_later():
+def test_group_rollout_is_recognised_as_a_rollout():
     @group_rollout(name="tree")
-    async def tree(context, proxy, sample, n_sample):
-        raise AssertionError("must not run")
+    async def tree(context, proxy, sample, n_sample=1): ...
 
     loaded = load_plugin(tree, root=None)
     assert loaded.plugin.kind is PluginKind.GROUP_ROLLOUT
-    with pytest.raises(ComesLaterError, match="tree is a group_rollout") as refused:
-        require_kind(loaded, is_rollout=True)
-    assert "test_decorators.py:" in refused.value.where
-
-
-async def test_a_group_rollout_never_starts():
-    @group_rollout
-    async def tree(context, proxy, sample, n_sample):
-        raise AssertionError("must not run")
-
-    async with running() as run:
-        with pytest.raises(ComesLaterError):
-            run.runner(tree)
+    assert require_kind(loaded, is_rollout=True) is loaded
 
 
 def test_an_undecorated_function_is_no_plugin(tmp_path):

@@ -15,9 +15,9 @@ from arkdev import (
     wrap_client_inplace,
     wrap_inplace_trace,
 )
-from arkdev.errors import ComesLaterError, LateCallError, PluginError, SamplingParameterError
+from arkdev.errors import LateCallError, PluginError, SamplingParameterError
 from arkdev.observe.tracing import observe
-from arkdev.plugin.wrapping import REFUSED_PARAMETERS
+from arkdev.plugin.calls import REFUSED_PARAMETERS
 from arkdev.types import ChatCompletionResponse
 from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call
 
@@ -100,13 +100,6 @@ async def test_parameters_that_are_not_sampling_pass():
         "response_format": {"type": "json_object"},
         "vendor": 1,
     }
-
-
-@openai_range
-async def test_streaming_says_that_it_comes_later():
-    async with running() as run:
-        with pytest.raises(ComesLaterError, match="streaming"):
-            await ask(run.proxy().async_rollout_client(), stream=True)
 
 
 @pytest.mark.parametrize(("library", "name"), CLIENTS)

@@ -115,6 +115,7 @@ async def test_another_path_says_what_is_served():
     assert (status, body["error"]["code"]) == (404, "InvalidAction.NotFound")
     assert "POST /api/v3/embeddings is not built yet" in body["error"]["message"]
     assert "POST /api/v3/chat/completions" in body["error"]["message"]
+    assert "POST /api/v3/responses" in body["error"]["message"]
 
 
 OWN_BODY = {"error": {"code": "RateLimit", "message": "slow down", "type": "t", "param": "p"}}
