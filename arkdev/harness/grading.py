@@ -6,6 +6,7 @@ A reward is a finite number or it is missing; an error never becomes 0 (decision
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -64,9 +65,10 @@ class GroupGrading:
         Only trajectories of successful rollouts are graded; the others' rewards are None.
         """
         graded = [rollout for rollout in rollouts if rollout.record.verdict is Verdict.SUCCESS]
+        notes: dict[str, None] = {}
         async with asyncio.TaskGroup() as tasks:
             grading = [
-                tasks.create_task(self._grade_with(grader, sample, graded))
+                tasks.create_task(self._grade_with(grader, sample, graded, notes=notes))
                 for grader in self._graders
             ]
         records = tuple(task.result() for task in grading)
@@ -90,39 +92,58 @@ class GroupGrading:
             ),
             graders=records,
             error=next((record.error for record in counted if record.error), None),
+            warnings=tuple(notes),
         )
 
     async def _grade_with(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        notes: dict[str, None],
     ) -> GraderRecord:
         started = time.perf_counter()
         if grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER:
             async with asyncio.TaskGroup() as tasks:
                 calls = [
-                    tasks.create_task(self._call(grader, sample, [rollout])) for rollout in rollouts
+                    tasks.create_task(self._call(grader, sample, [rollout], notes=notes))
+                    for rollout in rollouts
                 ]
             record = _joined(grader, [call.result() for call in calls])
         else:
-            record = await self._call(grader, sample, rollouts)
+            record = await self._call(grader, sample, rollouts, notes=notes)
         return replace(record, duration_s=time.perf_counter() - started)
 
     async def _call(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        notes: dict[str, None],
     ) -> GraderRecord:
-        """Call a grader once, with its own retries, for one trajectory or for all."""
+        """Call a grader once, with its own retries, for one trajectory or for all.
+
+        A metric that is not finite is missing; `notes` says which.
+        """
 
         async def attempt(_number: int) -> Outcome[GroupGraderResult]:
             return await self._attempt(grader, sample, rollouts)
 
         outcome, attempts = await run_attempts(attempt)
         result = outcome.value
+        metrics = dict(result.metrics) if result else {}
+        for key in [key for key, metric in metrics.items() if not math.isfinite(metric)]:
+            del metrics[key]
+            notes[f"metric_not_finite: {grader.name}.{key}"] = None
         is_graded = outcome.verdict is Verdict.SUCCESS and result is not None
         return GraderRecord(
             name=grader.name,
             weight=grader.weight,
             verdict=outcome.verdict,
             rewards=tuple(result.rewards) if is_graded and result else (None,) * len(rollouts),
-            metrics=dict(result.metrics) if result else {},
+            metrics=metrics,
             attempts=len(attempts),
             error=outcome.error,
             where=outcome.where,
@@ -176,7 +197,13 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         weight=grader.weight,
         verdict=_worst([call.verdict for call in calls]),
         rewards=tuple(reward for call in calls for reward in call.rewards),
-        metrics={key: sum(values) / len(values) for key, values in metrics.items()},
+        # divided first where the sum might not fit
+        metrics={
+            key: sum(v / len(values) for v in values)
+            if not math.isfinite(sum(values))
+            else sum(values) / len(values)
+            for key, values in metrics.items()
+        },
         attempts=max((call.attempts for call in calls), default=0),
         error=failed.error if failed else None,
         where=failed.where if failed else None,
@@ -188,7 +215,8 @@ def weighted_rewards(
 ) -> list[float | None]:
     """Return the final reward of each trajectory: the sum of weight × reward (OBS-12).
 
-    A trajectory that a grader with a weight left ungraded has no final reward. A grader of weight
+    A trajectory that a grader with a weight left ungraded has no final reward, nor has one whose
+    sum is too large for a float. A grader of weight
     0 is only observed: whatever it gives, it changes no reward.
     """
     counted = [record for record in graders if record.weight != 0]
@@ -196,7 +224,8 @@ def weighted_rewards(
     for index in range(num_trajectories):
         parts = [(record.weight, record.rewards[index]) for record in counted]
         missing = not parts or any(reward is None for _, reward in parts)
-        rewards.append(None if missing else sum(w * r for w, r in parts if r is not None))
+        reward = sum(w * r for w, r in parts if r is not None)
+        rewards.append(None if missing or not math.isfinite(reward) else reward)
     return rewards
 
 

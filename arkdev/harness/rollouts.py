@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.evidence import TokenEvidence
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin, require_kind
-from arkdev.plugin.plain import to_plain
+from arkdev.plugin.plain import frozen_copy, to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, TurnRecord
@@ -58,18 +57,11 @@ class FinishedRollout:
             messages=to_plain(self.record.messages),
             usage=self.record.usage or {},
             finish_reason=self.record.finish_reason,
-            extra=_copied(self.record.extra),
+            extra=frozen_copy(self.record.extra),
             total_token_ids=list(tokens.token_ids) if tokens else None,
             total_loss_weight=list(tokens.loss_weight) if tokens else None,
             total_token_logprobs=list(tokens.logprobs) if tokens else None,
         )
-
-
-def _copied(extra: dict[str, Any] | None) -> dict[str, Any] | None:
-    try:
-        return copy.deepcopy(extra)
-    except Exception:  # noqa: BLE001 (a rollout may put anything there, a client or a lock too)
-        return dict(extra or {})
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,10 @@ WARNINGS: dict[str, WarningText] = {
         "every rollout got the same reward: there is no training signal",
         "check that the grader reads the answer, or take samples of other difficulty",
     ),
+    "metric_not_finite": WarningText(
+        "a grader gave a metric that is NaN or infinite; it was left out",
+        "leave the key out where there is nothing to measure",
+    ),
     "exception_swallowed": WarningText(
         "a model call failed and the rollout went on as if it had not",
         "let the error rise, or return RETRY, so that the sample is tried again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -28,3 +29,25 @@ def _dumped(value: Any) -> Any:
 def plain_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:
     """Return a copy of `messages` as JSON objects, without what says nothing."""
     return [clean_message(message) for message in to_plain(list(messages))]
+
+
+_MAX_DEPTH = 100
+"""As deep as a run record holds values (runs.lines)."""
+
+
+def frozen_copy(value: Any, *, depth: int = 0) -> Any:
+    """Return a copy of `value` that later changes of the original do not reach.
+
+    Dicts and lists are copied one by one, so that one thing that cannot be copied (a client, a
+    lock) is kept as it is and the rest is still copied.
+    """
+    if value is None or isinstance(value, (str, int, float)) or depth > _MAX_DEPTH:
+        return value
+    if type(value) is dict:
+        return {key: frozen_copy(item, depth=depth + 1) for key, item in list(value.items())}
+    if type(value) in (list, tuple):
+        return type(value)(frozen_copy(item, depth=depth + 1) for item in list(value))
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 (a plugin may put anything there)
+        return value

@@ -6,13 +6,17 @@ Whatever the contract does not allow is a `PluginResultError`; nothing is ever r
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import inspect
 import math
+import reprlib
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from arkdev.errors import PluginResultError
 from arkdev.plugin.decorators import Plugin, PluginKind
+from arkdev.plugin.plain import frozen_copy
 from arkdev.types import (
     GroupGraderResult,
     GroupRolloutResult,
@@ -20,32 +24,50 @@ from arkdev.types import (
     Record,
     RolloutResult,
     SingleGraderResult,
+    SingleResponse,
 )
+
+_CLOSE_ENOUGH = 0.8
+_NO_NUMBERS = ("bool", "complex", "object")
+"""In the dtype of a numpy or torch scalar that is no real number."""
+_REPR = reprlib.Repr()  # it survives objects whose __repr__ raises
+_REPR.maxstring = _REPR.maxother = 200
 
 
 def read_rollout_result(value: Any, *, plugin: Plugin) -> RolloutResult:
-    """Return what a single rollout said: None means success, dicts and records are read."""
+    """Return what a single rollout said: None means success, dicts and records are read.
+
+    `extra` and `config` are copies: what the plugin changes in its own afterwards changes nothing.
+    """
     if value is None:
         return RolloutResult()
-    fields = _fields(value)
-    if fields is None:
+    fields = _fields(value, RolloutResult)
+    if fields is not None:
+        _check_keys(value, fields, RolloutResult, plugin=plugin)
+    if fields is None or not fields.keys() & {"status", "extra", "config"}:
         raise PluginResultError(
             f"{plugin.name} returned {_kind_of(value)}",
             where=plugin.place,
-            hint="a rollout returns RolloutResult(status=..., extra=...), a dict like it, or None",
+            hint=_what_it_lacks(value)
+            or "a rollout returns RolloutResult(status=..., extra=...), a dict like it, or None",
         )
-    return _validate(RolloutResult, fields, plugin=plugin)  # type: ignore[return-value]
+    _check_error_has_status(value, fields, plugin=plugin)
+    kept = {key: frozen_copy(fields[key]) for key in ("extra", "config") if key in fields}
+    return _validate(RolloutResult, {**fields, **kept}, plugin=plugin)  # type: ignore[return-value]
 
 
 def read_group_rollout_result(value: Any, *, plugin: Plugin, n_sample: int) -> GroupRolloutResult:
     """Return what a group rollout said: with status success, `n_sample` responses (GROUP-10)."""
-    fields = _fields(value) if value is not None else None
+    fields = _fields(value, GroupRolloutResult)
     if fields is None:
         raise PluginResultError(
             f"{plugin.name} returned {_kind_of(value)}",
             where=plugin.place,
-            hint="a group rollout returns GroupRolloutResult(responses=[SingleResponse(id=...)])",
+            hint=_what_it_lacks(value)
+            or "a group rollout returns GroupRolloutResult(responses=[SingleResponse(id=...)])",
         )
+    _check_keys(value, fields, GroupRolloutResult, plugin=plugin)
+    _check_error_has_status(value, fields, plugin=plugin)
     result: GroupRolloutResult = _validate(GroupRolloutResult, fields, plugin=plugin)  # type: ignore[assignment]
     if result.status is PluginStatus.SUCCESS and len(result.responses) != n_sample:
         raise PluginResultError(
@@ -53,7 +75,11 @@ def read_group_rollout_result(value: Any, *, plugin: Plugin, n_sample: int) -> G
             where=plugin.place,
             hint="return one SingleResponse for each of the n_sample trajectories",
         )
-    return result
+    responses = []
+    for response in result.responses:
+        _check_keys({}, dict(response.items()), SingleResponse, plugin=plugin)
+        responses.append(response.model_copy(update={"extra": frozen_copy(response.extra)}))
+    return result.model_copy(update={"responses": responses})
 
 
 def read_grader_result(
@@ -77,46 +103,105 @@ def read_grader_result(
 
 def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
     is_single = plugin.kind is PluginKind.SINGLE_GRADER
+    record: type[Record] = SingleGraderResult if is_single else GroupGraderResult
     fields: dict[str, Any] | None
-    if is_single and _is_number(value):
-        fields = {"rewards": [float(value)]}
-    elif not is_single and isinstance(value, (list, tuple)):
-        fields = {"rewards": [float(item) if _is_number(item) else item for item in value]}
+    if is_single and not isinstance(value, bool) and _is_number(value):
+        fields = {"rewards": [value]}
+    elif not is_single and _is_list(value):
+        fields = {"rewards": list(value)}
     else:
-        fields = _fields(value)
+        fields = _fields(value, record, GroupGraderResult)
+        if fields is not None:
+            _check_keys(value, fields, record, plugin=plugin)
     if fields is None:
         expected = "SingleGraderResult or a number" if is_single else "GroupGraderResult or a list"
         raise PluginResultError(
             f"{plugin.name} returned {_kind_of(value)}, so there is no reward",
             where=plugin.place,
-            hint=f"a {plugin.kind.value} returns {expected}",
+            hint=_what_it_lacks(value) or f"a {plugin.kind.value} returns {expected}",
+        )
+    if "reward" in fields and "rewards" in fields:
+        raise PluginResultError(
+            f"{plugin.name} returned both reward and rewards",
+            where=plugin.place,
+            hint="return " + ("reward" if is_single else "rewards") + " alone",
         )
     if is_single and "rewards" not in fields:
-        single = _validate(SingleGraderResult, fields, plugin=plugin)
-        rewards = [] if single["reward"] is None else [single["reward"]]
-        fields = {**fields, "rewards": rewards}
-        fields.pop("reward", None)
+        reward = fields.get("reward")
+        fields = {key: item for key, item in fields.items() if key != "reward"}
+        fields["rewards"] = [] if reward is None else [reward]
     elif "rewards" not in fields and fields.get("status", "success") == PluginStatus.SUCCESS:
         raise PluginResultError(
             f"{plugin.name} returned a result without rewards (it has {', '.join(fields)})",
             where=plugin.place,
-            hint="a group grader returns rewards=[...], one for each trajectory",
+            hint="a group grader returns rewards, one for each trajectory",
         )
-    return _validate(GroupGraderResult, fields, plugin=plugin)  # type: ignore[return-value]
+    return _validate(GroupGraderResult, _with_numbers(fields, plugin=plugin), plugin=plugin)  # type: ignore[return-value]
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
+def _with_numbers(fields: dict[str, Any], *, plugin: Plugin) -> dict[str, Any]:
+    """Return `fields` with rewards and metrics as floats; text is never read as a number."""
+    rewards, metrics = fields.get("rewards"), fields.get("metrics")
+    read: dict[str, Any] = {}
+    if _is_list(rewards):
+        read["rewards"] = [
+            _number(f"rewards[{index}]", item, plugin=plugin) for index, item in enumerate(rewards)
+        ]
+    if isinstance(metrics, dict):
+        read["metrics"] = {
+            str(key): float(item)
+            if isinstance(item, bool)
+            else _number(f"metrics.{key}", item, plugin=plugin)
+            for key, item in metrics.items()
+        }
+    return {**fields, **read}
+
+
+def _fields(value: Any, *records: type[Record]) -> dict[str, Any] | None:
     """Return the fields of a result, to be read afresh: a record may change after it was made.
 
-    Any pydantic model will do: with ``--real-ark-sdk`` the classes are not ours.
+    Any other pydantic model with a status will do as well: with ``--real-ark-sdk`` the classes are
+    not ours. None for what is no result: another record of the contract, a model's answer.
     """
     if isinstance(value, dict):
         return value
+    if isinstance(value, Record):
+        return dict(BaseModel.__iter__(value)) if isinstance(value, records) else None
     if isinstance(value, BaseModel):
-        return dict(BaseModel.__iter__(value))
+        fields = dict(BaseModel.__iter__(value))
+        return fields if "status" in fields else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return None
+
+
+def _check_keys(
+    value: Any, fields: dict[str, Any], record: type[Record], *, plugin: Plugin
+) -> None:
+    """Refuse a key that has no effect: in a dict any unknown one, in a record a misspelt one."""
+    known = [*record.model_fields]
+    if record is SingleGraderResult:
+        known.append("rewards")  # the group form with one reward is read too
+    for key in fields:
+        near = difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE_ENOUGH)
+        if key in known or not (near or (isinstance(value, dict) and value)):
+            continue
+        raise PluginResultError(
+            f"{plugin.name} returned a result with the unknown key {key!r}",
+            where=plugin.place,
+            hint=f"did you mean {near[0]!r}?" if near else f"its keys are {', '.join(known)}",
+        )
+
+
+def _check_error_has_status(value: Any, fields: dict[str, Any], *, plugin: Plugin) -> None:
+    """Refuse an error text in a result that would count as success for want of a status."""
+    given = value.model_fields_set if isinstance(value, BaseModel) else fields
+    if fields.get("error") and "status" not in given:
+        raise PluginResultError(
+            f"{plugin.name} returned the error {fields['error']!r} without a status",
+            where=plugin.place,
+            hint="add status=PluginStatus.FAILURE (or DISCARD, RETRY)",
+        )
 
 
 def _validate(record: type[Record], fields: dict[str, Any], *, plugin: Plugin) -> Record:
@@ -176,14 +261,41 @@ def _check_advantages(
                 _check_finite(f"tok_advantages[{index}][{position}]", advantage, plugin=plugin)
 
 
+def _number(name: str, value: Any, *, plugin: Plugin) -> float:
+    problem = "which is not a number"
+    if _is_number(value):
+        try:
+            return float(value)
+        except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+            problem = str(error)
+    raise PluginResultError(
+        f"{plugin.name} returned {name}={_shown(value)}, {problem}",
+        where=plugin.place,
+        hint="a number is an int or a float; write float(...) where it is meant",
+    )
+
+
 def _is_number(value: Any) -> bool:
-    # numpy scalars and 0-d arrays answer __float__ as well; text does not
-    return hasattr(type(value), "__float__") and not _is_array(value)
+    """Whether `value` is one real number; numpy scalars and 0-d arrays are, truth values not."""
+    if isinstance(value, (str, bytes, bool, complex)) or getattr(value, "shape", ()):
+        return False
+    kind = str(getattr(value, "dtype", ""))
+    return hasattr(type(value), "__float__") and not any(word in kind for word in _NO_NUMBERS)
 
 
-def _is_array(value: Any) -> bool:
-    return bool(getattr(value, "shape", ()))
+def _is_list(value: Any) -> bool:
+    """Whether `value` is a list, a tuple or an array of one dimension."""
+    return isinstance(value, (list, tuple)) or len(getattr(value, "shape", ())) == 1
 
 
 def _kind_of(value: Any) -> str:
-    return "nothing (None)" if value is None else f"{value!r} ({type(value).__name__})"
+    return "nothing (None)" if value is None else f"{_shown(value)} ({type(value).__name__})"
+
+
+def _shown(value: Any) -> str:
+    return _REPR.repr(value)
+
+
+def _what_it_lacks(value: Any) -> str:
+    """Return the hint for a coroutine in place of a result, else ""."""
+    return "did you forget await?" if inspect.isawaitable(value) else ""

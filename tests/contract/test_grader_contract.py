@@ -120,7 +120,7 @@ async def test_a_single_grader_gives_one_number(value):
     assert (await graded(grader)).rewards == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("value", [[0.5, 1], (0.5, True)])
+@pytest.mark.parametrize("value", [[0.5, 1], (0.5, 1.0)])
 async def test_plain_numbers_are_rewards(value):
     @group_grader
     def grader(context, sample, trajectories):
@@ -408,3 +408,32 @@ async def test_the_final_reward_is_the_weighted_sum():
     group = await graded(as_grader(one, weight=0.5), as_grader(two, weight=2.0), n=1)
     assert group.rewards == (4.5,)
     assert [(record.name, record.weight) for record in group.graders] == [("one", 0.5), ("two", 2)]
+
+
+async def test_a_metric_that_is_not_finite_is_left_out_and_counted():
+    @group_grader
+    def grouped(context, sample, trajectories):
+        metrics = {"ratio": float("nan"), "size": float("inf"), "good": 2.0}
+        return {"rewards": [1.0, 0.0], "metrics": metrics}
+
+    @single_grader
+    def single(context, sample, trajectory):
+        return {"reward": 1.0, "metrics": {"huge": 1.7e308, "ratio": float("-inf")}}
+
+    group = await graded(grouped, single)
+    assert group.rewards == (2.0, 1.0)
+    assert [grader.metrics for grader in group.graders] == [{"good": 2.0}, {"huge": 1.7e308}]
+    assert group.warnings == (
+        "metric_not_finite: grouped.ratio",
+        "metric_not_finite: grouped.size",
+        "metric_not_finite: single.ratio",
+    )
+
+
+async def test_a_weighted_reward_that_overflows_is_ungraded():
+    @group_grader
+    def huge(context, sample, trajectories):
+        return [1.7e308, 1.0]
+
+    group = await graded(as_grader(huge, weight=10.0))
+    assert group.rewards == (None, 10.0)

@@ -182,7 +182,7 @@ async def test_extra_may_hold_what_cannot_be_copied():
 
     @group_grader
     def reads_extra(context, sample, trajectories):
-        return [next(trajectory.extra["lock"]) is lock for trajectory in trajectories]
+        return [float(next(trajectory.extra["lock"]) is lock) for trajectory in trajectories]
 
     async with running() as run:
         (group,) = await run.samples(odd, reads_extra)

@@ -50,7 +50,7 @@ BROKEN_GRADERS = {
     "sync and times out": (_takes_too_long_in_a_thread, "PluginTimeoutError"),
     "returns nothing": (lambda c, s, t: None, "PluginResultError"),
     "returns NaN": (lambda c, s, t: [1.0, float("nan")], "rewards[1]=nan"),
-    "returns None for one": (lambda c, s, t: [1.0, None], "rewards.1=None"),
+    "returns None for one": (lambda c, s, t: [1.0, None], "rewards[1]=None"),
     "returns too few": (lambda c, s, t: [1.0], "1 rewards for 2 trajectories"),
     "returns too many": (lambda c, s, t: [1.0] * 3, "3 rewards for 2 trajectories"),
     "exits": (lambda c, s, t: exit(1), "sys.exit(1)"),

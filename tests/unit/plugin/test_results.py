@@ -1,5 +1,6 @@
 """What a plugin returned, read by the contract: whatever is not allowed is an error, never 0."""
 
+import threading
 from enum import StrEnum
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from arkdev import (
+    ChatCompletionSample,
     GroupGraderResult,
     PluginStatus,
     RewardFunctionResult,
@@ -18,7 +20,11 @@ from arkdev import (
 )
 from arkdev.errors import PluginResultError
 from arkdev.plugin.decorators import plugin_of
-from arkdev.plugin.results import read_grader_result, read_rollout_result
+from arkdev.plugin.results import (
+    read_grader_result,
+    read_group_rollout_result,
+    read_rollout_result,
+)
 
 
 @group_grader
@@ -60,7 +66,7 @@ def test_a_reward_that_is_no_finite_number_is_named_by_its_position(form, bad):
 def test_a_reward_in_a_finished_result_is_checked_too():
     result = GroupGraderResult(rewards=[1.0, 2.0])
     result.rewards[1] = None
-    with pytest.raises(PluginResultError, match=r"rewards\.1=None"):
+    with pytest.raises(PluginResultError, match=r"rewards\[1\]=None"):
         read_group(result)
 
 
@@ -86,10 +92,108 @@ def test_a_group_grader_that_returns_something_else_is_an_error(value):
     assert "GroupGraderResult or a list" in refused.value.hint
 
 
-@pytest.mark.parametrize("value", [{}, {"reward": 1.0}, SingleGraderResult(reward=1.0)])
-def test_a_result_without_rewards_says_what_it_has(value):
+def test_a_result_without_rewards_says_what_it_has():
     with pytest.raises(PluginResultError, match="a result without rewards"):
-        read_group(value)
+        read_group({})
+
+
+def test_the_result_of_the_other_kind_of_grader_is_an_error():
+    with pytest.raises(PluginResultError, match="unknown key 'reward'") as refused:
+        read_group({"reward": 1.0})
+    assert refused.value.hint == "did you mean 'rewards'?"
+    with pytest.raises(PluginResultError, match="so there is no reward"):
+        read_group(SingleGraderResult(reward=1.0))
+
+
+@pytest.mark.parametrize("value", ["0.5", True, 1j, None, b"1", 10**400])
+def test_what_is_no_real_number_is_no_reward(value):
+    for form in ([1.0, value], {"rewards": [1.0, value]}):
+        with pytest.raises(PluginResultError, match=r"grouped returned rewards\[1\]="):
+            read_group(form)
+    with pytest.raises(PluginResultError, match="single returned"):
+        read_single({"reward": value})
+
+
+def test_numpy_text_truth_values_and_complex_numbers_are_no_rewards():
+    np = pytest.importorskip("numpy")
+    for value in (np.str_("0.5"), np.bool_(True), np.complex64(1), np.complex128(1)):
+        with pytest.raises(PluginResultError, match=r"rewards\[1\]="):
+            read_group([1.0, value])
+        with pytest.raises(PluginResultError, match="single returned"):
+            read_single(value)
+    assert read_group(np.array([0.5, 1.0])).rewards == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("value", [{"reward": 1.0, "rewards": [0.5]}, {"reward": 0, "rewards": []}])
+def test_reward_and_rewards_together_are_an_error(value):
+    with pytest.raises(PluginResultError, match="both reward and rewards"):
+        read_single(value)
+
+
+MISTAKEN = {
+    "statuss": ({"statuss": "failure"}, "did you mean 'status'?"),
+    "extras": ({"status": "success", "extras": {}}, "did you mean 'extra'?"),
+    "another key": ({"status": "success", "answer": 1}, "its keys are status, error, extra"),
+    "a misspelt field": (RolloutResult(statuss="failure"), "did you mean 'status'?"),
+    "an error alone": (RolloutResult(error="boom"), "add status="),
+    "extra and error": ({"extra": {}, "error": "boom"}, "add status="),
+    "an error dict": ({"error": "boom"}, "a rollout returns RolloutResult"),
+    "an empty dict": ({}, "a rollout returns RolloutResult"),
+    "a grader's result": (SingleGraderResult(reward=1), "a rollout returns RolloutResult"),
+    "a sample": (ChatCompletionSample(messages=[]), "a rollout returns RolloutResult"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKEN)
+def test_a_misspelt_or_foreign_rollout_result_is_never_a_success(case):
+    value, hint = MISTAKEN[case]
+    with pytest.raises(PluginResultError, match="one returned") as refused:
+        read_rollout_result(value, plugin=plugin_of(one))
+    assert hint in refused.value.hint
+    if isinstance(value, dict) and "status" in value:
+        with pytest.raises(PluginResultError):
+            read_group_rollout_result(value, plugin=plugin_of(one), n_sample=0)
+
+
+def test_a_models_answer_is_no_rollout_result():
+    from openai.types.chat import ChatCompletion
+
+    answer = ChatCompletion(id="1", choices=[], created=0, model="m", object="chat.completion")
+    with pytest.raises(PluginResultError, match="one returned ChatCompletion"):
+        read_rollout_result(answer, plugin=plugin_of(one))
+
+
+def test_a_misspelt_key_of_a_group_is_an_error():
+    for value in (
+        {"responses": [], "statuss": "failure"},
+        {"responses": [{"id": "r1", "extras": {}}]},
+    ):
+        with pytest.raises(PluginResultError, match="unknown key"):
+            read_group_rollout_result(value, plugin=plugin_of(one), n_sample=1)
+    with pytest.raises(PluginResultError, match="unknown key 'statuss'"):
+        read_group({"rewards": [1, 0], "statuss": "failure"})
+
+
+@pytest.mark.parametrize("metric", ["0.5", None, [1.0], 1j])
+def test_a_metric_that_is_no_number_is_refused_by_its_key(metric):
+    with pytest.raises(PluginResultError, match=r"metrics\.size="):
+        read_group({"rewards": [1, 0], "metrics": {"size": metric}})
+
+
+def test_what_was_returned_is_frozen_at_that_moment():
+    shared = {"count": 1, "inner": [1], "lock": threading.Lock()}
+    result = read_rollout_result(
+        RolloutResult(extra=shared, config={"list": shared["inner"]}), plugin=plugin_of(one)
+    )
+    lock = shared["lock"]
+    response = {"id": "r1", "extra": shared}
+    (branch,) = read_group_rollout_result(
+        {"responses": [response]}, plugin=plugin_of(one), n_sample=1
+    ).responses
+    shared["count"] = 2
+    shared["inner"].append(2)
+    expected = {"count": 1, "inner": [1], "lock": lock}
+    assert (result.extra, result.config, branch.extra) == (expected, {"list": [1]}, expected)
 
 
 ADVANTAGES = {
@@ -124,7 +228,7 @@ def test_a_problem_with_a_field_names_the_field_and_the_fields_there_are():
         PluginResultError, match=r"grouped returned metrics\.length='long'"
     ) as refused:
         read_group({"rewards": [1, 0], "metrics": {"length": "long"}})
-    assert "rewards, metrics, status, error" in refused.value.hint
+    assert "write float(...)" in refused.value.hint
 
 
 class ForeignStatus(StrEnum):
@@ -151,7 +255,7 @@ def test_results_of_the_real_sdk_are_read():
 
 
 def test_a_rollout_result_keeps_what_it_holds():
-    marker = object()
+    marker = threading.Lock()
     result = RolloutResult(extra={"object": marker}, note="kept")
     read = read_rollout_result(result, plugin=plugin_of(one))
     assert (read.extra["object"], read["note"]) == (marker, "kept")
