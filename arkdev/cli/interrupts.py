@@ -45,7 +45,7 @@ def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[],
             number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
-            return loop.run_until_complete(task)
+            return _run(loop, task)
         except asyncio.CancelledError:
             if was_interrupted.is_set():
                 raise KeyboardInterrupt from None
@@ -53,3 +53,17 @@ def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[],
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:
+    """Run `task` to its end, whatever other tasks raise.
+
+    Ctrl-C comes as a cancellation. A `SystemExit` or `KeyboardInterrupt` that leaves the loop is a
+    plugin's, from a task that it started: whoever awaits that task gets it, and the loop goes on.
+    """
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt):
+            if task.done():
+                raise

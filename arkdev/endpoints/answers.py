@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from arkdev.endpoints.answer_shape import shape_problem
 from arkdev.errors import EndpointResponseError, TranslationError
 from arkdev.plugin.responses import answer_of_response
 
@@ -36,12 +37,22 @@ def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> di
     `body` is the decoded JSON, or a str with the raw text when the body was not JSON. Raises
     `EndpointResponseError`, whose message holds the status, the server's code and its message, for
     a status outside 200..299, for an ``error`` in the body, for ``choices`` that are missing, null
-    or empty, and for anything that is not a Chat Completions object. It is transient for 408, 409,
+    or empty, for anything that is not a Chat Completions object, and for one whose message or tool
+    calls are of another kind than the standard says. It is transient for 408, 409,
     429, 5xx and for every error inside a success answer, except a web page: that is what a wrong
     URL, a login page or a proxy answers, and it will answer the same again.
     """
     if _is_unblemished(body, status) and has_choices(body):
-        return body
+        problem = shape_problem(body)
+        if not problem:
+            return body
+        raise EndpointResponseError(
+            f"the endpoint answered {status}: no usable answer: {problem}",
+            status=status,
+            body=body,
+            headers={name.lower(): value for name, value in headers.items()},
+            is_transient=True,
+        )
     raise _refusal(body, status=status, headers=headers)
 
 
@@ -55,11 +66,19 @@ def check_response(body: object, *, status: int, headers: Mapping[str, str]) -> 
     if not _is_unblemished(body, status) or not _has_output(body):
         raise _refusal(body, status=status, headers=headers)
     try:
-        return answer_of_response(body)
+        answer = answer_of_response(body)
     except TranslationError as error:
         raise EndpointResponseError(
             f"the endpoint answered {status}: {error.message}", status=status, body=body
         ) from error
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise EndpointResponseError(
+            f"the endpoint answered {status}: its Response cannot be read: {error!r}",
+            status=status,
+            body=body,
+            is_transient=True,
+        ) from error
+    return check_answer(answer, status=status, headers=headers)
 
 
 def _is_unblemished(body: object, status: int) -> TypeGuard[dict[str, Any]]:

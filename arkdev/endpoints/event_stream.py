@@ -38,9 +38,16 @@ def assemble(text: str) -> dict[str, Any]:
     """Return the completion that the events in `text` describe.
 
     A chunk with an ``error`` is returned as it is, for `answers.check_answer` to refuse. Raises
-    `EventStreamError` for events that are not JSON objects, for a stream without choices, and for
-    one that ends before a ``finish_reason`` and before ``[DONE]``.
+    `EventStreamError` for events that are not JSON objects or no chunks, for a stream without
+    choices, and for one that ends before a ``finish_reason`` and before ``[DONE]``.
     """
+    try:
+        return _assembled(text)
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise EventStreamError(f"an event is no chunk of an answer ({error})") from error
+
+
+def _assembled(text: str) -> dict[str, Any]:
     completion: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     is_done = False
@@ -82,7 +89,7 @@ def decode_event(data: str) -> dict[str, Any]:
     """Return an event's JSON object; raise `EventStreamError` when it is none."""
     try:
         chunk = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         chunk = None
     if not isinstance(chunk, dict):
         raise EventStreamError("an event is not a JSON object")

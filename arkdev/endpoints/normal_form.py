@@ -8,8 +8,14 @@ stays unknown (null), absent usage stays absent, argument texts that are not JSO
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
+
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_MAX_COUNT = 2**53
+"""Larger numbers are no counts of tokens."""
 
 
 def normalize_completion(completion: dict[str, Any], *, model: str) -> list[str]:
@@ -22,26 +28,102 @@ def normalize_completion(completion: dict[str, Any], *, model: str) -> list[str]
     if not completion.get("id"):
         completion["id"] = f"chatcmpl-{uuid4().hex}"
         mended.append("no id")
-    if not completion.get("model"):
+    elif not isinstance(completion["id"], str):
+        completion["id"] = str(completion["id"])
+        mended.append("id is not a text")
+    if not isinstance(completion.get("model"), str) or not completion["model"]:
         completion["model"] = model
     completion.setdefault("object", "chat.completion")
-    if isinstance(completion.get("created"), float):
-        completion["created"] = int(completion["created"])
-        mended.append("created is not a whole number")
+    _normalize_created(completion, mended)
+    _normalize_usage(completion, mended)
+    _drop_unless(_are_ids, completion, "prompt_token_ids", mended)
     for position, choice in enumerate(completion["choices"]):
-        if choice.get("index") is None:
+        if not isinstance(choice.get("index"), int):
             choice["index"] = position
         if "finish_reason" not in choice:
             choice["finish_reason"] = None
             mended.append("no finish_reason")
+        _drop_unless(_is_text, choice, "finish_reason", mended)
+        _drop_unless(_are_ids, choice, "token_ids", mended)
+        _drop_unless(_are_logprobs, choice, "logprobs", mended)
         _normalize_message(choice["message"], mended)
     return mended
+
+
+def _normalize_created(completion: dict[str, Any], mended: list[str]) -> None:
+    created = completion.get("created")
+    if isinstance(created, float) and math.isfinite(created):
+        completion["created"] = int(created)
+        mended.append("created is not a whole number")
+    elif created is not None and not isinstance(created, int):
+        del completion["created"]
+        mended.append("created is not a whole number")
+
+
+def _normalize_usage(completion: dict[str, Any], mended: list[str]) -> None:
+    """Counts that are no counts are unknown (null), as is a usage that is no object."""
+    usage = completion.get("usage")
+    if usage is None:
+        return
+    if not isinstance(usage, dict):
+        completion["usage"] = None
+        mended.append("usage is not an object")
+        return
+    for name in _COUNTS:
+        count = usage.get(name)
+        if isinstance(count, float) and count.is_integer():
+            usage[name] = count = int(count)
+        if count is not None and (type(count) is not int or not 0 <= count < _MAX_COUNT):
+            usage[name] = None
+            mended.append(f"{name} is not a count")
+    for name in ("prompt_tokens_details", "completion_tokens_details"):
+        _drop_unless(lambda value: isinstance(value, dict), usage, name, mended)
+
+
+def _drop_unless(
+    is_right: Callable[[Any], bool], fields: dict[str, Any], key: str, mended: list[str]
+) -> None:
+    """Make unknown (null) what is of the wrong kind."""
+    if fields.get(key) is not None and not is_right(fields[key]):
+        fields[key] = None
+        mended.append(f"{key} cannot be read")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in value)
+
+
+def _are_logprobs(value: Any) -> bool:
+    """Whether the object's list of tokens, where there is one, holds finite numbers."""
+    if not isinstance(value, dict):
+        return False
+    content = value.get("content")
+    return content is None or (
+        isinstance(content, list)
+        and all(
+            isinstance(token, dict)
+            and type(token.get("logprob")) in (int, float)
+            and math.isfinite(token["logprob"])
+            for token in content
+        )
+    )
 
 
 def _normalize_message(message: dict[str, Any], mended: list[str]) -> None:
     if not message.get("role"):
         message["role"] = "assistant"
         mended.append("no role")
+    elif not isinstance(message["role"], str):
+        message["role"] = "assistant"
+        mended.append("role is not a text")
+    for key in ("reasoning_content", "refusal"):
+        if message.get(key) is not None and not isinstance(message[key], str):
+            message[key] = json.dumps(message[key], ensure_ascii=False)
+            mended.append(f"{key} is not a text")
     if isinstance(message.get("content"), list):
         _join_parts(message, mended)
     message.setdefault("content", None)
@@ -49,6 +131,7 @@ def _normalize_message(message: dict[str, Any], mended: list[str]) -> None:
     if isinstance(reasoning, str) and reasoning and not message.get("reasoning_content"):
         message["reasoning_content"] = reasoning
         mended.append("reasoning_content is called reasoning")
+    _drop_unless(lambda value: isinstance(value, list), message, "tool_calls", mended)
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         _normalize_calls([call for call in calls if isinstance(call, dict)], mended)
@@ -89,11 +172,15 @@ def _normalize_calls(calls: list[dict[str, Any]], mended: list[str]) -> None:
     seen: set[str] = set()
     for call in calls:
         call_id = call.get("id")
+        if call_id and not isinstance(call_id, str):
+            call["id"] = call_id = str(call_id)
+            mended.append("the id of a tool call is not a text")
         if not call_id or call_id in seen:
             mended.append("tool calls share an id" if call_id else "tool calls without an id")
             call["id"] = call_id = f"call_{uuid4().hex}"
         seen.add(call_id)
-        call["type"] = call.get("type") or "function"
+        if not isinstance(call.get("type"), str) or not call["type"]:
+            call["type"] = "function"
         function = call.get("function")
         if not isinstance(function, dict):
             continue

@@ -33,6 +33,8 @@ from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
+MAX_CONCURRENCY = 100_000
+"""More is a slip of the keyboard: no machine holds so many rollouts."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +167,21 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         line=line,
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
-        concurrency=request.concurrency or batch_size or DEFAULT_CONCURRENCY,
+        concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
+
+
+def _concurrency(number: int) -> int:
+    if number > MAX_CONCURRENCY:
+        raise UsageError(
+            f"{number} rollouts at once are more than {MAX_CONCURRENCY:,}",
+            hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
+        )
+    return number
 
 
 def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:

@@ -23,6 +23,7 @@ from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
+from arkdev.harness.hidden_tasks import hide_current_task
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SessionDoor
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
@@ -84,6 +85,7 @@ async def run_test(
     the first calls for their key or model ("stopped" in the run folder). When it is cancelled the
     run folder says "interrupted".
     """
+    hide_current_task()
     statistics = RunStatistics(plan.num_generations)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
@@ -166,7 +168,7 @@ class _Recorder:
     def on_rollout(self, finished: FinishedRollout) -> None:
         attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
         finished = replace(finished, record=replace(finished.record, attempts=attempts))
-        self.run.trajectory(finished.record)
+        finished = replace(finished, record=self.run.trajectory(finished.record))
         if finished.evidence is not None:
             tokens = asdict(finished.evidence)
             self.run.tokens(TokenRecord(finished.record.trajectory_id, **tokens))

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from arkdev.errors import ArkdevError
 from arkdev.plugin.exceptions import RolloutRetryException
-from arkdev.plugin.source import place_of_exception, users_traceback
+from arkdev.plugin.source import place_of_exception, text_of_exception, users_traceback
 from arkdev.runs.records import Attempt, Verdict
 from arkdev.types import PluginStatus
 
@@ -79,7 +79,7 @@ def outcome_of_exception(error: BaseException) -> Outcome[_T]:
         )
     return Outcome(
         verdict,
-        error=f"{type(error).__name__}: {error}",
+        error=text_of_exception(error),
         where=place_of_exception(error) or None,
         traceback=users_traceback(error),
     )

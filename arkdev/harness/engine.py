@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from arkdev.harness.grading import GroupGrading
+from arkdev.harness.hidden_tasks import hidden, hide_current_task
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
 from arkdev.runs.records import GroupRecord, Verdict
 
@@ -77,15 +78,19 @@ class Engine:
         self._on_group = on_group
         self._grading_slots = asyncio.Semaphore(settings.grading_concurrency)
         self.num_busy = 0
+        self._is_all_begun = False
 
     async def run(self, samples: Iterable[SampleToRun]) -> None:
         """Run every sample; returns when the last group is done."""
         work = self._work(samples)
+        hide_current_task()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
-                tasks.create_task(self._slot(work, tasks))
+                hidden(tasks.create_task(self._slot(work, tasks)))
                 # one by one: hundreds of first calls in one turn would stop the loop for a second
                 await asyncio.sleep(0)
+                if self._is_all_begun:  # no use for more slots than rollouts
+                    break
 
     def _work(self, samples: Iterable[SampleToRun]) -> Iterable[tuple[_Group, range]]:
         """Yield (group, generations) in dataset order; a dropped group's rest is not begun.
@@ -116,7 +121,8 @@ class Engine:
             group.rollouts += finished
             group.num_done += 1
             if group.is_done:
-                tasks.create_task(self._finish(group))
+                hidden(tasks.create_task(self._finish(group)))
+        self._is_all_begun = True
 
     async def _finish(self, group: _Group) -> None:
         async with self._grading_slots:

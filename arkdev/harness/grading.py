@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
+from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.decorators import PluginKind
@@ -68,7 +69,7 @@ class GroupGrading:
         notes: dict[str, None] = {}
         async with asyncio.TaskGroup() as tasks:
             grading = [
-                tasks.create_task(self._grade_with(grader, sample, graded, notes=notes))
+                hidden(tasks.create_task(self._grade_with(grader, sample, graded, notes=notes)))
                 for grader in self._graders
             ]
         records = tuple(task.result() for task in grading)
@@ -107,7 +108,7 @@ class GroupGrading:
         if grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER:
             async with asyncio.TaskGroup() as tasks:
                 calls = [
-                    tasks.create_task(self._call(grader, sample, [rollout], notes=notes))
+                    hidden(tasks.create_task(self._call(grader, sample, [rollout], notes=notes)))
                     for rollout in rollouts
                 ]
             record = _joined(grader, [call.result() for call in calls])
@@ -153,12 +154,12 @@ class GroupGrading:
         self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
-        trajectories: Any = [rollout.trajectory for rollout in rollouts]
-        if plugin.kind is PluginKind.SINGLE_GRADER:
-            trajectories = trajectories[0]
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
         token = current_attempt.set(_GradedAttempt(f"{ids} {grader.name}"))
         try:
+            trajectories: Any = [rollout.trajectory for rollout in rollouts]
+            if plugin.kind is PluginKind.SINGLE_GRADER:
+                trajectories = trajectories[0]
             async with self._slots[grader.name]:
                 value = await self._host.invoke(
                     grader.loaded, (self._context.model_copy(), sample.fresh(), trajectories)

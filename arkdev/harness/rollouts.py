@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
+from arkdev.errors import PluginResultError
 from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.conversation import Conversation
@@ -18,7 +21,7 @@ from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.plain import frozen_copy, to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
-from arkdev.runs.records import TrajectoryRecord, TurnRecord
+from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict
 from arkdev.sessions.session import AttemptIdentity, Session
 from arkdev.types import (
     ChatCompletionSample,
@@ -76,6 +79,11 @@ class SampleToRun:
         """Return a new copy of the dataset line: every attempt starts from one (decision 1)."""
         return ChatCompletionSample.model_validate_json(self.line)
 
+    @property
+    def plain_messages(self) -> list[dict[str, Any]]:
+        """The line's messages as JSON objects."""
+        return [message.model_dump(exclude_none=True) for message in self.fresh().messages]
+
 
 class RolloutRunner:
     """Runs rollouts of one plugin. Raises what `require_kind` raises when it is no rollout."""
@@ -109,7 +117,7 @@ class RolloutRunner:
         group rollout that did not succeed leaves one record, of its first generation.
         """
         started = time.perf_counter()
-        last: list[Session] = []
+        kept: list[_Kept] = []
 
         async def attempt(number: int) -> Outcome[_Result]:
             identity = AttemptIdentity(
@@ -120,8 +128,17 @@ class RolloutRunner:
                 phase=self._context.phase,
             )
             session = self._new_session(identity, sample.sampling)
-            last[:] = [session]
-            return await self._attempt(session, sample, num_trajectories=len(generations))
+            outcome = await self._attempt(session, sample, num_trajectories=len(generations))
+            try:
+                kept[:] = _kept(session, outcome, sample)
+            except Exception as error:  # noqa: BLE001 (what a plugin did to its conversation)
+                kept[:] = [_Kept(sample.plain_messages, Conversation())]
+                outcome = replace(
+                    outcome_of_exception(error),
+                    num_turns=outcome.num_turns,
+                    num_model_call_retries=outcome.num_model_call_retries,
+                )
+            return outcome
 
         outcome, attempts = await run_attempts(attempt)
         duration_s = time.perf_counter() - started
@@ -135,11 +152,11 @@ class RolloutRunner:
                     duration_s=duration_s,
                     attempts=attempts,
                     call_size=len(generations),
-                    **kept.fields(sample),
+                    **one.fields(),
                 ),
-                evidence=kept.conversation.tokens,
+                evidence=one.conversation.tokens,
             )
-            for generation, kept in zip(generations, _kept(last[0], outcome.value), strict=False)
+            for generation, one in zip(generations, kept, strict=False)
         ]
 
     async def _attempt(
@@ -155,8 +172,8 @@ class RolloutRunner:
         try:
             value = await self._host.invoke(self._loaded, arguments)
             result = self._read(value, session, num_trajectories=num_trajectories)
-            if result.status is PluginStatus.SUCCESS and not session.num_turns:
-                session.note("no_model_call")
+            if result.status is PluginStatus.SUCCESS:
+                session.succeed()
             outcome = Outcome[_Result](
                 VERDICT_OF[result.status], value=result, error=result.error or None
             )
@@ -189,20 +206,18 @@ _Result = RolloutResult | GroupRolloutResult
 class _Kept:
     """What a record keeps of the attempt that counts: one conversation of it."""
 
+    messages: list[dict[str, Any]]
     conversation: Conversation
-    turns: tuple[TurnRecord, ...]
-    warnings: tuple[str, ...]
+    turns: tuple[TurnRecord, ...] = ()
+    warnings: tuple[str, ...] = ()
     extra: dict[str, Any] | None = None
     config: dict[str, Any] | None = None
 
-    def fields(self, sample: SampleToRun) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return the fields of a `TrajectoryRecord` that come from the conversation."""
-        messages = self.conversation.plain_messages or [
-            message.model_dump(exclude_none=True) for message in sample.fresh().messages
-        ]
         usage = self.conversation.usage
         return {
-            "messages": tuple(messages),
+            "messages": tuple(self.messages),
             "usage": usage.model_dump() if usage else None,
             "finish_reason": self.conversation.finish_reason,
             "extra": self.extra,
@@ -212,20 +227,45 @@ class _Kept:
         }
 
 
-def _kept(session: Session, result: _Result | None) -> list[_Kept]:
-    """Return what is kept: the last call's context, or each branch of a group (Y-38)."""
+def _kept(session: Session, outcome: Outcome[_Result], sample: SampleToRun) -> list[_Kept]:
+    """Return what is kept: the last call's context, or each branch of a group (Y-38).
+
+    Raises `PluginResultError` when a success left messages that are no trajectory.
+    """
+    result = outcome.value
     if isinstance(result, GroupRolloutResult) and result.status is PluginStatus.SUCCESS:
-        return [
-            _Kept(*session.branch(response.id), extra=response.extra)
+        kept = [
+            _Kept(conversation.plain_messages, conversation, turns, warnings, response.extra)
             for response in result.responses
+            for conversation, turns, warnings in [session.branch(response.id)]
         ]
-    single = result if isinstance(result, RolloutResult) else RolloutResult()
-    return [
-        _Kept(
-            conversation=session.conversation,
-            turns=session.turns,
-            warnings=session.warnings,
-            extra=single.extra,
-            config=single.config,
-        )
-    ]
+    else:
+        single = result if isinstance(result, RolloutResult) else RolloutResult()
+        conversation = session.conversation
+        kept = [
+            _Kept(
+                conversation.plain_messages or sample.plain_messages,
+                conversation,
+                session.turns,
+                session.warnings,
+                single.extra,
+                single.config,
+            )
+        ]
+    if outcome.verdict is Verdict.SUCCESS:
+        for one in kept:
+            _check_messages(one.messages)
+    return kept
+
+
+def _check_messages(messages: list[dict[str, Any]]) -> None:
+    try:
+        Trajectory.model_validate({"messages": messages})
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise PluginResultError(
+            f"the rollout's messages are no trajectory: {place}: {problem['msg']}",
+            hint="a message has a role and content; a tool call has a function with a name and "
+            "its arguments as text",
+        ) from None

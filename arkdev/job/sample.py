@@ -39,6 +39,11 @@ def make_sample(raw: Mapping[str, Any], *, warn: Callable[[str], None]) -> ChatC
     for key in (*_WHOLE_NUMBERS, *_NUMBERS):
         if key in values:
             values[key] = _number(key, values[key])
+    if values.get("n", 1) != 1:
+        raise SampleProblem(
+            f"n is {values['n']}, which has no effect in a line: how many rollouts a sample gets "
+            "is set for all, with --n-sample or as num_generations in the job; take n out"
+        )
     _check_objects(values)
     try:
         return ChatCompletionSample.model_validate(values)

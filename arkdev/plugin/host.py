@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from arkdev.errors import PluginError, PluginTimeoutError
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
-from arkdev.plugin.source import place_of_exception
+from arkdev.plugin.source import place_of_exception, text_of_exception
 
 
 @dataclass(frozen=True)
@@ -96,9 +96,14 @@ async def _call(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
     try:
         result = loaded.function(*arguments)
         return await result if hasattr(result, "__await__") else result
-    except SystemExit as error:
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:  # would end the loop, and with it every other rollout
+        did = f"raised {text_of_exception(error)}"
+        if isinstance(error, SystemExit):
+            did = f"called sys.exit({error.code!r})"
         raise PluginError(
-            f"{loaded.plugin.name} called sys.exit({error.code!r})",
+            f"{loaded.plugin.name} {did}",
             where=place_of_exception(error) or loaded.plugin.place,
             hint="raise an error or return a status; a plugin cannot end the process",
         ) from error

@@ -52,7 +52,9 @@ def read_rollout_result(value: Any, *, plugin: Plugin) -> RolloutResult:
             or "a rollout returns RolloutResult(status=..., extra=...), a dict like it, or None",
         )
     _check_error_has_status(value, fields, plugin=plugin)
-    kept = {key: frozen_copy(fields[key]) for key in ("extra", "config") if key in fields}
+    kept: dict[str, Any] = {
+        key: frozen_copy(fields[key]) for key in ("extra", "config") if key in fields
+    }
     return _validate(RolloutResult, {**fields, **kept}, plugin=plugin)  # type: ignore[return-value]
 
 
@@ -141,7 +143,8 @@ def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
 
 def _with_numbers(fields: dict[str, Any], *, plugin: Plugin) -> dict[str, Any]:
     """Return `fields` with rewards and metrics as floats; text is never read as a number."""
-    rewards, metrics = fields.get("rewards"), fields.get("metrics")
+    rewards: Any = fields.get("rewards")
+    metrics = fields.get("metrics")
     read: dict[str, Any] = {}
     if _is_list(rewards):
         read["rewards"] = [
@@ -277,7 +280,7 @@ def _number(name: str, value: Any, *, plugin: Plugin) -> float:
 
 def _is_number(value: Any) -> bool:
     """Whether `value` is one real number; numpy scalars and 0-d arrays are, truth values not."""
-    if isinstance(value, (str, bytes, bool, complex)) or getattr(value, "shape", ()):
+    if isinstance(value, (str, bytes, bool, complex)) or _shape(value):
         return False
     kind = str(getattr(value, "dtype", ""))
     return hasattr(type(value), "__float__") and not any(word in kind for word in _NO_NUMBERS)
@@ -285,7 +288,11 @@ def _is_number(value: Any) -> bool:
 
 def _is_list(value: Any) -> bool:
     """Whether `value` is a list, a tuple or an array of one dimension."""
-    return isinstance(value, (list, tuple)) or len(getattr(value, "shape", ())) == 1
+    return isinstance(value, (list, tuple)) or len(_shape(value)) == 1
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(getattr(value, "shape", ()))
 
 
 def _kind_of(value: Any) -> str:

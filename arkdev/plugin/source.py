@@ -69,6 +69,15 @@ def place_of_exception(error: BaseException) -> str:
     return place
 
 
+def text_of_exception(error: BaseException) -> str:
+    """Return ``Type: text``, also for an exception whose own text cannot be made."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 (a plugin's exception class may do anything)
+        text = f"(its text cannot be made: {type(broken).__name__})"
+    return f"{type(error).__name__}: {text}"
+
+
 def users_traceback(error: BaseException) -> str:
     """Format `error` without arkdev's own frames (all frames when none is the user's)."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from arkdev.errors import PluginError
+from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.calls import Call, ChatCall, ResponsesCall
 from arkdev.plugin.client_settings import has_settings_of_its_own
 from arkdev.plugin.proxy import InferenceProxy
@@ -164,15 +165,31 @@ class _TrackedCreate:
         return self._call_class(self._proxy(), kwargs)
 
     def _proxy(self) -> InferenceProxy:
-        try:
-            return self._current.get()
-        except LookupError:
-            if len(self._proxies) == 1:
-                return next(iter(self._proxies))
+        """Return the proxy that the call belongs to.
+
+        A call of an attempt never counts for another attempt. A thread that knows of no attempt
+        may use a client of one proxy.
+        """
+        attempt: Any = current_attempt.get()
+        proxies = list(self._proxies)
+        proxy = self._current.get(None) or (proxies[0] if len(proxies) == 1 else None)
+        if proxy is not None and (attempt is None or proxy.access in (None, attempt)):
+            return proxy
+        own = [proxy for proxy in proxies if attempt is not None and proxy.access is attempt]
+        if own:  # wrapped in another task or thread of the same attempt
+            return own[0]
+        if attempt is not None:
+            problem = f"a call from {attempt.name} went to a client that it has not wrapped"
+        elif proxies:
+            problem = (
+                f"this client is wrapped for {len(proxies)} rollouts and the call comes "
+                "from a thread or task that belongs to none of them"
+            )
+        else:
+            problem = "the rollout that this client was wrapped for is over"
         raise PluginError(
-            f"this client is wrapped for {len(self._proxies)} rollouts and the call comes from a "
-            "thread or task that belongs to none of them",
+            problem,
             where=callers_place(),
-            hint="use a client of its own for each rollout (proxy.rollout_client()), or run the "
-            "thread in contextvars.copy_context()",
+            hint="use a client of its own for each rollout (proxy.rollout_client()), wrap a shared "
+            "one in each rollout, or run the thread in contextvars.copy_context()",
         )

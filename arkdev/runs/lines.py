@@ -63,9 +63,12 @@ _REPR = reprlib.Repr()
 _REPR.maxother = _REPR.maxlong = _REPR.maxstring = _MAX_REPR_CHARS
 
 
-def encoded(record: object, *, secrets: tuple[str, ...] = ()) -> bytes:
+def encoded(
+    record: object, *, secrets: tuple[str, ...] = ()
+) -> tuple[bytes, tuple[str, ...] | None]:
     """Encode one record (or dict) as one line with its newline.
 
+    Returns with it the record's warnings as they are in the line, when something had to change.
     `secrets` are masked in all text. Raises `ValueError` naming the field when a number that is
     not finite, or a value that is not JSON, stands outside `LENIENT_FIELDS`.
     """
@@ -76,8 +79,11 @@ def encoded(record: object, *, secrets: tuple[str, ...] = ()) -> bytes:
         pass
     else:
         if not any(secret in text or _in_json(secret) in text for secret in secrets):
-            return line + b"\n"
-    return _ENCODER.encode(cleaned(record, secrets=secrets)).encode() + b"\n"
+            return line + b"\n", None
+    document = cleaned(record, secrets=secrets)
+    warnings = document.get("warnings")
+    line = _ENCODER.encode(document).encode() + b"\n"
+    return line, tuple(warnings) if warnings is not None else None
 
 
 def _in_json(text: str) -> str:

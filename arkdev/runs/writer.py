@@ -105,9 +105,13 @@ class RunWriter:
         """Return `text` with the run's secrets masked, as every file of the run has it."""
         return masked_text(text, secrets=self._secrets)
 
-    def trajectory(self, record: TrajectoryRecord) -> None:
-        """Append to ``trajectories.jsonl``."""
-        self._append(TRAJECTORIES, record)
+    def trajectory(self, record: TrajectoryRecord) -> TrajectoryRecord:
+        """Append to ``trajectories.jsonl``; return the record with the warnings of its line.
+
+        They tell also what could not be written as it was.
+        """
+        warnings = self._append(TRAJECTORIES, record)
+        return record if warnings is None else replace(record, warnings=warnings)
 
     def tokens(self, record: TokenRecord) -> None:
         """Append to ``tokens.jsonl``."""
@@ -145,8 +149,10 @@ class RunWriter:
             os.close(self._lock)
             self._lock = -1
 
-    def _append(self, name: str, record: object) -> None:
-        self._files[name].append(encoded(record, secrets=self._secrets))
+    def _append(self, name: str, record: object) -> tuple[str, ...] | None:
+        line, warnings = encoded(record, secrets=self._secrets)
+        self._files[name].append(line)
+        return warnings
 
     def _write_manifest(self) -> None:
         document = cleaned(self.manifest, secrets=self._secrets)

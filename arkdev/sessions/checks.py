@@ -25,6 +25,9 @@ def _notes_on_arguments(call: dict[str, Any]) -> Iterator[tuple[str, str]]:
     name, arguments = function.get("name"), function.get("arguments") or ""
     try:
         decoded = json.loads(arguments)
+    except RecursionError:
+        yield "invalid_tool_arguments", f"tool call {call.get('id')} ({name}): nested too deeply"
+        return
     except (TypeError, ValueError) as error:
         yield "invalid_tool_arguments", f"tool call {call.get('id')} ({name}): {error}"
         return

@@ -145,7 +145,7 @@ class _RequestError(Exception):
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.read())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _RequestError(
             _error(400, "InvalidParameter", f"the body is not JSON: {error}")
         ) from error
@@ -192,6 +192,8 @@ async def _answered(
     except ArkdevError as error:
         param = error.param if isinstance(error, TranslationError) else ""
         return _error(400, "InvalidParameter", f"{error} {error.hint}".strip(), param=param)
+    except Exception as error:  # noqa: BLE001 (a request of the plugin's may hold anything)
+        return _error(400, "InvalidParameter", f"the request cannot be answered: {error!r}")
     if body.get("stream"):
         return await send_events(request, stream(complete, body))
     return web.json_response(complete)

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
+from arkdev.errors import ArkdevError, EndpointError, EndpointUnreachableError, LateCallError
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
@@ -93,6 +93,8 @@ class Session:
         self._started = time.perf_counter()
         self._order = itertools.count()
         self._turns: list[Turn] = []
+        self._failed: list[tuple[dict[str, Any], str]] = []
+        """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
@@ -169,7 +171,11 @@ class Session:
         )
         started = time.perf_counter()
         self._end_tool_time(started)
-        answer, num_retries = await self._send(request, timeout_s)
+        try:
+            answer, num_retries = await self._send(request, timeout_s)
+        except ArkdevError as error:
+            self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
+            raise
         turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
         with self._lock:
             self._refuse_if_late()
@@ -194,6 +200,7 @@ class Session:
         if call.order > self._last_call[0]:
             self._last_call = (call.order, call.node)
         self._turns.append(turn)
+        self._failed = [failed for failed in self._failed if failed[0] != call.body]
 
     def complete_blocking(
         self, body: dict[str, Any], *, timeout_s: float | None = None
@@ -245,6 +252,13 @@ class Session:
         """End the attempt: from now on its calls are refused and nothing is recorded."""
         with self._lock:
             self._is_open = False
+
+    def succeed(self) -> None:
+        """Note what is odd about an attempt that ends well."""
+        if not self._turns:
+            self.note("no_model_call")
+        for _, text in self._failed:
+            self.note("exception_swallowed", text)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """SURFACE PROXY-20..29, ROLL-38, ROLL-39, X-14, X-33; field case 10.4: wrapped clients."""
 
 import asyncio
+import contextvars
 import gc
 import threading
 import weakref
@@ -316,6 +317,52 @@ async def test_a_call_from_a_thread_that_belongs_to_no_rollout_is_a_clear_error(
 
 
 @openai_range
+@openai_range
+async def test_a_client_that_is_reused_by_other_rollouts_never_records_for_the_first():
+    kept = []
+
+    @rollout
+    async def reuses(context, proxy, sample):
+        if not kept:
+            kept.append(proxy)  # keeps it alive
+            kept.append(proxy.async_rollout_client())
+        await ask(kept[1])
+
+    async with running() as run:
+        finished = [await run.rollout(reuses, index=index) for index in range(2)]
+    first, second = (rollout.record for rollout in finished)
+    assert (first.verdict.value, len(first.turns)) == ("success", 1)
+    assert (second.verdict.value, len(second.turns)) == ("failure", 0)
+    assert "a call from 1.0 went to a client that it has not wrapped" in second.attempts[0].error
+    assert f"{__file__}:" in second.attempts[0].where
+
+
+@openai_range
+async def test_a_client_wrapped_in_another_task_of_the_rollout_is_its_own():
+    client = new_client("openai", "AsyncOpenAI")
+
+    @rollout
+    async def wraps_aside(context, proxy, sample):
+        async def aside():
+            wrap(client, proxy)
+
+        await asyncio.gather(aside())
+        await ask(client)
+
+    async with running() as run:
+        finished = await asyncio.gather(*(run.rollout(wraps_aside, index=i) for i in range(3)))
+    assert [len(rollout.record.turns) for rollout in finished] == [1, 1, 1]
+
+
+@openai_range
+def test_a_client_whose_rollout_is_over_says_so():
+    client = new_client("openai", "OpenAI")
+    contextvars.copy_context().run(lambda: wrap(client, InferenceProxy(LINE, url="http://x")))
+    gc.collect()
+    with pytest.raises(PluginError, match="the rollout that this client was wrapped for is over"):
+        client.chat.completions.create(**QUESTION)
+
+
 async def test_a_rollout_s_own_thread_may_use_its_only_client():
     done = []
     async with running(["from a thread"]) as run:

@@ -144,3 +144,37 @@ def test_a_users_exception_is_theirs_alone(workspace: Workspace, arkdev: Command
     trace = record["attempts"][-1]["traceback"]
     assert "return 1 / 0" in trace
     assert "/arkdev/" not in trace
+
+
+def test_an_absurd_concurrency_is_refused(workspace: Workspace, arkdev: Command) -> None:
+    told = arkdev("test", "plugin", "--concurrency", "99999999999")
+    assert told.exit_code == 2
+    assert "more than 100,000" in told.err
+
+
+EXITS_IN_A_TOOL = """
+    import asyncio, sys
+    from arkdev import rollout
+
+    async def tool():
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    @rollout
+    async def answer(context, proxy, sample):
+        client = proxy.async_rollout_client()
+        await client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+        if sample.messages[0].content == "bad":
+            await asyncio.gather(tool(), tool())
+"""
+
+
+def test_sys_exit_in_a_tool_of_its_own_task_fails_that_rollout_alone(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.write("plugins/rollout.py", EXITS_IN_A_TOOL)
+    workspace.samples("bad", "good")
+    told = arkdev("test", "plugin", "--json")
+    assert told.exit_code == 1
+    assert told.document["summary"]["verdicts"] == {"failure": 1, "success": 1}
+    assert "sys.exit(3)" in told.out

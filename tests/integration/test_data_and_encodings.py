@@ -174,3 +174,18 @@ def communicate(workspace: Workspace, *arguments: str, **environment: str) -> tu
     told, said = process.communicate(timeout=60)
     assert process.returncode == 0, said.decode(errors="replace")
     return told, said
+
+
+def test_what_could_not_be_written_as_it_was_is_counted_in_the_report(workspace: Workspace) -> None:
+    rollout = """
+        from arkdev import rollout
+
+        @rollout
+        def answer(context, proxy, sample):
+            client = proxy.rollout_client()
+            client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+            return {"extra": {"note": "half \\ud83d", "set": {1}}}
+    """
+    workspace.write("plugins/rollout.py", rollout)
+    run = workspace.run()
+    assert {w.code: w.count for w in run.summary.warnings} == {"text_replaced": 1, "not_json": 1}

@@ -104,6 +104,7 @@ def test_a_file_that_is_no_json_lines_gets_its_own_message(
         ({"temperature": "0.7"}, "temperature is text; a number"),
         ({"temperature": True}, "temperature is a boolean"),
         ({"top_k": 1.5}, "top_k is 1.5; a whole number"),
+        ({"n": 4}, "n is 4, which has no effect in a line"),
         ({"n": 0}, "n is 0; at least 1"),
         ({"max_new_tokens": [1]}, "max_new_tokens is a list"),
         ({"extra": "answer"}, "extra is text; an object"),

@@ -90,8 +90,11 @@ def test_text_is_written_as_utf8_without_escapes_or_bom(tmp_path):
 
 def test_lone_surrogate_is_replaced_and_flagged_and_a_pair_is_one_character(tmp_path):
     writer = create(tmp_path)
-    writer.trajectory(rollout("1.0", extra={"text": "\ud83c\udf78"}))
-    writer.trajectory(rollout("1.1", messages=({"role": "assistant", "content": "a\ud83d b"},)))
+    whole = writer.trajectory(rollout("1.0", extra={"text": "\ud83c\udf78"}))
+    cut = writer.trajectory(
+        rollout("1.1", messages=({"role": "assistant", "content": "a\ud83d b"},))
+    )
+    assert (whole.warnings, cut.warnings) == ((), ("text_replaced",))  # for the report
     writer.log_line("log \ud83d")
     writer.finish("finished", {})
 

@@ -143,7 +143,8 @@ async def test_broken_arguments_cost_one_more_request_and_are_reported_unchanged
     (finished,) = run.finished
     assert len(run.requests) == 2
     assert (finished.record.verdict, group.rewards) == (Verdict.SUCCESS, (1.0,))
-    (warning,) = finished.record.warnings
+    hidden, warning = finished.record.warnings
+    assert hidden.startswith("exception_swallowed: EndpointResponseError")
     assert warning.startswith("invalid_tool_arguments: tool call c7 (search): Unterminated string")
 
 

@@ -1,0 +1,24 @@
+"""Tasks of the harness, out of the plugins' reach.
+
+A plugin that cleans up with ``for task in asyncio.all_tasks(): task.cancel()`` means its own tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+_Task = TypeVar("_Task", bound="asyncio.Task[object]")
+
+
+def hidden(task: _Task) -> _Task:
+    """Keep `task` out of `asyncio.all_tasks()`; its owner alone can cancel it. Returns it."""
+    asyncio._unregister_task(task)
+    return task
+
+
+def hide_current_task() -> None:
+    """Hide the task that is running."""
+    task = asyncio.current_task()
+    if task is not None:
+        hidden(task)
