@@ -95,7 +95,7 @@ async def run_test(
         stack.enter_context(plugin_output_to(run.log_line))
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
-            judge_environment(plan.endpoint, services.blocking_loop)
+            judge_environment(plan.endpoint, services.sessions.blocking_loop)
         )
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
