@@ -18,8 +18,9 @@ import pytest
 
 from arkdev.cli.main import run as run_command
 from arkdev.errors import ExitCode
-from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest, plan_test
+from arkdev.flows.test_plan import PluginTestPlan, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, run_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.summary import Summary
 from arkdev.plugin import ark_sdk
