@@ -163,19 +163,14 @@ def render_turns(
 ) -> None:
     """Print a whole trajectory, then its rewards when there are `graders`.
 
-    The last ``len(turns)`` assistant messages are the answers of `turns`; earlier ones belong to
-    the prompt. `index` is the trajectory's place in its group.
+    `index` is the trajectory's place in its group.
     """
     printer = ConversationPrinter(console)
-    num_answers = sum(message.get("role") == "assistant" for message in messages)
-    turns = turns[-num_answers:] if num_answers else ()
-    num_prompt_answers = num_answers - len(turns)
-    pending = iter(turns)
+    answers = _turns_by_message(messages, turns)
     tool_time: float | None = None
-    for message in messages:
+    for place, message in enumerate(messages):
         if message.get("role") == "assistant":
-            num_prompt_answers -= 1
-            turn = next(pending, None) if num_prompt_answers < 0 else None
+            turn = answers.get(place)
             tool_time = turn.tool_duration_s if turn else None
             printer.message(message, turn=turn)
         else:
@@ -184,6 +179,23 @@ def render_turns(
             tool_time = None  # one time covers all results of a turn: shown with the first
     if graders:
         printer.grades(graders, index=index, reward=reward)
+
+
+def _turns_by_message(
+    messages: Sequence[Mapping[str, Any]], turns: Sequence[TurnRecord]
+) -> dict[int, TurnRecord]:
+    """Map the place of each answer to its turn.
+
+    Where the turns do not say, the last ``len(turns)`` assistant messages are their answers;
+    earlier ones belong to the prompt.
+    """
+    if any(turn.answer_index is not None for turn in turns):
+        return {turn.answer_index: turn for turn in turns if turn.answer_index is not None}
+    places = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    num_answers = min(len(places), len(turns))
+    return dict(
+        zip(places[len(places) - num_answers :], turns[len(turns) - num_answers :], strict=True)
+    )
 
 
 def pretty_arguments(arguments: object, *, width: int) -> tuple[str, str]:

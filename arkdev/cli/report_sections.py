@@ -105,6 +105,8 @@ def rollouts(summary: Summary, signs: Symbols) -> Section | None:
     rows.append(("attempts", attempts))
     if summary.num_recovered:
         rows.append(("", f"{summary.num_recovered} succeeded after a retry"))
+    if summary.num_model_call_retries or summary.num_reruns:
+        rows.append(("repeated", f"  {signs.dot}  ".join(_retries(summary))))
     without = [
         (summary.num_ungraded, "ungraded: a grader failed"),
         (summary.num_dropped, "dropped with their group"),
@@ -114,6 +116,15 @@ def rollouts(summary: Summary, signs: Symbols) -> Section | None:
     if reasons:
         rows.append(("no reward", f"  {signs.dot}  ".join(reasons)))
     return Section("Rollouts", facts(rows))
+
+
+def _retries(summary: Summary) -> Iterator[str]:
+    """Say of each layer what it repeated: one layer alone repeats a model call."""
+    if summary.num_model_call_retries:
+        times = plural(summary.num_model_call_retries, "model call")
+        yield f"{times}, by arkdev alone (clients are told not to)"
+    if summary.num_reruns:
+        yield plural(summary.num_reruns, "rollout")
 
 
 def groups(summary: Summary, signs: Symbols) -> Section | None:
@@ -215,7 +226,7 @@ def latency(summary: Summary, signs: Symbols) -> Section | None:
 
 
 def turns_and_tokens(summary: Summary, signs: Symbols) -> Section | None:
-    """Build turns, tokens, finish reasons and model-call retries."""
+    """Build turns, tokens, finish reasons and model calls."""
     named = [
         ("turns", summary.turns),
         ("prompt tokens", summary.prompt_tokens),
@@ -240,8 +251,8 @@ def turns_and_tokens(summary: Summary, signs: Symbols) -> Section | None:
         reasons.append(f"{count} {printable(reason)}", style=style)
     lines: list[tuple[str, Text | str]] = [("ended with", reasons)]
     calls = plural(summary.num_model_calls, "model call")
-    if summary.num_model_call_retries:
-        calls += f", sent again {plural(summary.num_model_call_retries, 'time')}"
+    if summary.num_shared_turns:
+        calls += f"; {plural(summary.num_shared_turns, 'turn')} shared with another trajectory"
     if summary.num_model_calls:
         lines.append(("calls", calls))
     if summary.tools:

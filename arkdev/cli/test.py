@@ -66,7 +66,13 @@ def plugin(
     ] = None,
     n_sample: Annotated[
         int | None,
-        typer.Option("--n-sample", metavar="N", min=1, help="Rollouts of each sample (default 1)."),
+        typer.Option(
+            "--n-sample",
+            metavar="N",
+            min=1,
+            help="Rollouts of each sample (default 1; of a group rollout the job's "
+            "num_generations).",
+        ),
     ] = None,
     concurrency: Annotated[
         int | None,

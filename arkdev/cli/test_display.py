@@ -100,8 +100,10 @@ class Display:
 
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Count it."""
-        self._num_done += 1
-        self._num_failed += finished.record.verdict is Verdict.FAILURE
+        num_trajectories = finished.record.num_trajectories
+        self._num_done += num_trajectories
+        if finished.record.verdict is Verdict.FAILURE:
+            self._num_failed += num_trajectories
         self._update()
 
     def on_group(self, record: GroupRecord) -> None:
@@ -120,7 +122,7 @@ class Display:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_judge(outcome)
-        if outcome.clients_built > 1:
+        if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
                 f"\n{outcome.clients_built} model clients were built by plugins, "
@@ -247,7 +249,8 @@ def _what_runs(plan: PluginTestPlan) -> str:
         grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
         for grader in plan.graders
     )
-    num_slots = min(plan.concurrency, plan.num_rollouts)
+    makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
+    num_slots = min(plan.concurrency, plan.num_samples if makes_groups else plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
     job = f"{plan.job.source.name}: " if plan.job else ""

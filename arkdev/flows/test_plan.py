@@ -27,6 +27,7 @@ from arkdev.job.job import Job, PluginReference
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
+from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin, load_plugin, require_kind
 from arkdev.plugin.runtime import Runtime
 from arkdev.runs.writer import recorded_settings
@@ -160,13 +161,20 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         files=files,
         line=line,
         num_samples=num_samples,
-        num_generations=request.num_generations or 1,
+        num_generations=_num_generations(request, job, rollout),
         concurrency=request.concurrency or batch_size or DEFAULT_CONCURRENCY,
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
+
+
+def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:
+    """Rollouts of each sample: a group rollout is called with what the job says (GROUP-04)."""
+    makes_groups = rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
+    of_job = job.num_generations if job and makes_groups else None
+    return request.num_generations or of_job or 1
 
 
 def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:

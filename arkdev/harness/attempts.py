@@ -38,6 +38,7 @@ class Outcome(Generic[_T]):
     where: str | None = None
     traceback: str | None = None
     num_turns: int = 0
+    num_model_call_retries: int = 0
 
 
 async def run_attempts(
@@ -56,6 +57,7 @@ async def run_attempts(
                 verdict=outcome.verdict,
                 duration_s=time.perf_counter() - started,
                 num_turns=outcome.num_turns,
+                num_model_call_retries=outcome.num_model_call_retries,
                 error=outcome.error,
                 where=outcome.where,
                 traceback=outcome.traceback,

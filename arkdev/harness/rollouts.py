@@ -19,12 +19,13 @@ from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.plain import to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
-from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict
+from arkdev.runs.records import TrajectoryRecord, TurnRecord
 from arkdev.sessions.session import AttemptIdentity, Session
 from arkdev.types import (
     ChatCompletionSample,
     GroupRolloutResult,
     PluginContext,
+    PluginStatus,
     RolloutResult,
     Trajectory,
 )
@@ -141,6 +142,7 @@ class RolloutRunner:
                     verdict=outcome.verdict,
                     duration_s=duration_s,
                     attempts=attempts,
+                    call_size=len(generations),
                     **kept.fields(sample),
                 ),
                 evidence=kept.conversation.tokens,
@@ -161,21 +163,20 @@ class RolloutRunner:
         try:
             value = await self._host.invoke(self._loaded, arguments)
             result = self._read(value, session, num_trajectories=num_trajectories)
+            if result.status is PluginStatus.SUCCESS and not session.num_turns:
+                session.note("no_model_call")
+            outcome = Outcome[_Result](
+                VERDICT_OF[result.status], value=result, error=result.error or None
+            )
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            failed: Outcome[_Result] = outcome_of_exception(error)
-            return replace(failed, num_turns=session.num_turns)
+            outcome = outcome_of_exception(error)
         finally:
             self._door.close(session)
             current_attempt.reset(token)
-        if result.status.value == Verdict.SUCCESS.value and not session.num_turns:
-            session.note("no_model_call")
-        return Outcome(
-            VERDICT_OF[result.status],
-            value=result,
-            error=result.error or None,
-            num_turns=session.num_turns,
+        return replace(
+            outcome, num_turns=session.num_turns, num_model_call_retries=session.num_retries
         )
 
     def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:
@@ -183,8 +184,9 @@ class RolloutRunner:
         if not self.makes_groups:
             return read_rollout_result(value, plugin=plugin)
         result = read_group_rollout_result(value, plugin=plugin, n_sample=num_trajectories)
-        for response in result.responses:
-            session.responses.node(response.id)  # an unknown id is an error here
+        if result.status is PluginStatus.SUCCESS:
+            for response in result.responses:
+                session.responses.node(response.id)  # an unknown id is an error here
         return result
 
 
@@ -220,15 +222,9 @@ class _Kept:
 
 def _kept(session: Session, result: _Result | None) -> list[_Kept]:
     """Return what is kept: the last call's context, or each branch of a group (Y-38)."""
-    warnings = session.warnings
-    if isinstance(result, GroupRolloutResult) and result.responses:
+    if isinstance(result, GroupRolloutResult) and result.status is PluginStatus.SUCCESS:
         return [
-            _Kept(
-                conversation=session.responses.conversation(response.id),
-                turns=session.turns_of(response.id),
-                warnings=warnings,
-                extra=response.extra,
-            )
+            _Kept(*session.branch(response.id), extra=response.extra)
             for response in result.responses
         ]
     single = result if isinstance(result, RolloutResult) else RolloutResult()
@@ -236,7 +232,7 @@ def _kept(session: Session, result: _Result | None) -> list[_Kept]:
         _Kept(
             conversation=session.conversation,
             turns=session.turns,
-            warnings=warnings,
+            warnings=session.warnings,
             extra=single.extra,
             config=single.config,
         )

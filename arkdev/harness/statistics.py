@@ -76,19 +76,21 @@ class RunStatistics:
             self._unsuccessful.add(record.trajectory_id)
         self._rollouts.add(record)
         self._warn(record.warnings, record.trajectory_id)
-        for number, attempt in enumerate(record.attempts, start=1):
+        attempts = record.attempts if record.is_first_of_call else ()
+        for number, attempt in enumerate(attempts, start=1):
             if attempt.verdict is not Verdict.SUCCESS:
                 self._errors.add(
                     "rollout",
                     message=attempt.error or f"{attempt.verdict} without an error text",
                     where=attempt.where,
                     example=record.trajectory_id,
-                    is_final=number == len(record.attempts),
+                    is_final=number == len(attempts),
                 )
 
     def add_group(self, record: GroupRecord) -> None:
         """Count one group, graded or dropped."""
         self._groups.add(record, unsuccessful=self._unsuccessful)
+        self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
@@ -147,7 +149,9 @@ class RunStatistics:
             longest_context=rollouts.contexts.summary(),
             finish_reasons=dict(rollouts.finish_reasons.most_common()),
             num_model_calls=rollouts.num_calls,
+            num_shared_turns=rollouts.num_shared_turns,
             num_model_call_retries=rollouts.num_call_retries,
+            num_reruns=rollouts.num_reruns,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
             first_failure=rollouts.first_failure,
@@ -181,24 +185,40 @@ class _Rollouts:
         self.contexts = CountDistribution()
         self.finish_reasons: Counter[str] = Counter()
         self.num_calls = 0
+        self.num_shared_turns = 0
         self.num_call_retries = 0
+        self.num_reruns = 0
+        self._response_ids: dict[int, set[str]] = {}
+        """By sample, whose group is not done: the responses that are counted already."""
 
     def add(self, record: TrajectoryRecord) -> None:
         is_success = record.verdict is Verdict.SUCCESS
-        self.verdicts[record.verdict] += 1
-        self.attempts[len(record.attempts)] += 1
+        self.verdicts[record.verdict] += record.num_trajectories
+        self.attempts[len(record.attempts)] += record.num_trajectories
         self.num_recovered += is_success and len(record.attempts) > 1
-        self.latency.add(record.duration_s)
+        if record.is_first_of_call:
+            self.latency.add(record.duration_s)
+            self.num_reruns += len(record.attempts) - 1
+            self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
         for turn in record.turns:
-            self._add_turn(turn)
+            self._add_turn(turn, record.sample_index)
         if is_success:
             self._add_counts(record)
         elif self.first_failure is None:
             self.first_failure = record.trajectory_id
 
-    def _add_turn(self, turn: TurnRecord) -> None:
+    def forget_shared_turns(self, sample_index: int) -> None:
+        """The group of this sample is complete."""
+        self._response_ids.pop(sample_index, None)
+
+    def _add_turn(self, turn: TurnRecord, sample_index: int) -> None:
+        if turn.response_id is not None:
+            counted = self._response_ids.setdefault(sample_index, set())
+            if turn.response_id in counted:
+                self.num_shared_turns += 1
+                return
+            counted.add(turn.response_id)
         self.num_calls += 1
-        self.num_call_retries += turn.num_retries
         self.call_latency.add(turn.duration_s)
         self.tool_calls.update(turn.tool_calls)
         if turn.tool_calls and turn.tool_duration_s is not None:

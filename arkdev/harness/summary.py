@@ -162,7 +162,13 @@ class Summary:
     finish_reasons: dict[str, int]
     """Of each successful rollout's last answer; ``unknown`` when there was none."""
     num_model_calls: int
+    """Each counted once, also where several trajectories of a group share it."""
+    num_shared_turns: int
+    """Turns of trajectories whose call was counted with another trajectory of the group."""
     num_model_call_retries: int
+    """How often arkdev sent a call again, in all attempts."""
+    num_reruns: int
+    """How often the plugin was called again after a failed attempt."""
     warnings: tuple[WarningSummary, ...]
     errors: tuple[ErrorSummary, ...]
     """The most frequent first."""

@@ -45,6 +45,10 @@ WARNINGS: dict[str, WarningText] = {
         "a raw client's request set a sampling parameter itself; training takes it from the sample",
         "leave it out, or pass proxy.get_extra_body()",
     ),
+    "client_retried": WarningText(
+        "a client of the plugin's own lost patience and sent a model call again by itself",
+        "give it a longer timeout and max_retries=0: arkdev sends failed calls again already",
+    ),
     "text_replaced": WarningText(
         "text held half a character (a lone surrogate), written as U+FFFD",
         "look at how the rollout cuts or joins strings",

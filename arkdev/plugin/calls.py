@@ -189,26 +189,30 @@ class ResponsesCall(Call):
 
     def standalone_kwargs(self) -> dict[str, Any]:
         """Return the arguments for the client's own `create`: the whole history each time."""
-        chat = chat_body_of_responses(self.body, history=self._parent.messages)
-        kwargs = {k: v for k, v in self._kwargs.items() if k != "previous_response_id"}
-        items = items_of_messages(chat["messages"])
-        return self._with_sampling({**kwargs, "input": items, "instructions": None})
+        left_out = ("previous_response_id", "instructions")
+        kwargs = {k: v for k, v in self._kwargs.items() if k not in left_out}
+        items = items_of_messages(self._chat_body()["messages"])
+        return self._with_sampling({**kwargs, "input": items})
 
     def finish_standalone(self, answer: Any) -> Any:
         """Put the response into the tree under the id that the server gave it."""
-        chat = chat_body_of_responses(self.body, history=self._parent.messages)
+        chat = self._chat_body()
         completion = answer_of_response(to_plain(answer))
         tree = self.proxy.responses
+        num_instructions = 1 if self.body.get("instructions") else 0
         tree.add(
             self._parent,
-            key=tree.next_key(self._parent),
+            key=tree.next_key(self._parent, body=chat, num_instructions=num_instructions),
             history=chat["messages"],
             answer=completion,
             response_id=answer.id,
-            num_instructions=1 if self.body.get("instructions") else 0,
+            num_instructions=num_instructions,
         )
         self.proxy.conversation.add_call(chat["messages"], completion)
         return answer
+
+    def _chat_body(self) -> dict[str, Any]:
+        return chat_body_of_responses(self.body, history=self._parent.messages)
 
 
 def _is_given(value: Any) -> bool:

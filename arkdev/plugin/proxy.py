@@ -80,11 +80,11 @@ class InferenceProxy:
         return self.conversation.finish_reason
 
     def rollout_client(self) -> Any:
-        """Return an `openai.OpenAI` whose chat calls belong to this rollout."""
+        """Return an `openai.OpenAI` whose chat and Responses calls belong to this rollout."""
         return _clients().sync_client(self)
 
     def async_rollout_client(self) -> Any:
-        """Return an `openai.AsyncOpenAI` whose chat calls belong to this rollout."""
+        """Return an `openai.AsyncOpenAI` whose chat and Responses calls belong to this rollout."""
         return _clients().async_client(self)
 
     def get_extra_body(self) -> dict[str, Any]:

@@ -9,33 +9,37 @@ continuations of one response share what led to it and know nothing of each othe
 
 from __future__ import annotations
 
-import itertools
+import json
 import secrets
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 from arkdev.errors import PluginError
 from arkdev.plugin.conversation import Conversation, clean_message
+from arkdev.plugin.source import callers_place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ResponseNode:
     """One response, or messages that the plugin put in itself.
 
     `history` is what the model saw (without its answer); `answer` its Chat Completions JSON, None
-    where the plugin put messages in. `key` is the place in the tree: (0, 2) is the third
-    continuation of the first call.
+    where the plugin put messages in. `key` is the place in the tree: for each call on the path
+    a digest of what it asked beyond its history, and how often that had been asked there before.
     """
 
     id: str
     parent: ResponseNode | None
-    key: tuple[int, ...]
+    key: tuple[str, ...]
     history: tuple[dict[str, Any], ...] = ()
     answer: dict[str, Any] | None = None
     num_instructions: int = 0
     """Messages at the head of `history` that came from `instructions`."""
-    children: itertools.count[int] = field(default_factory=itertools.count, repr=False)
+    asked: Counter[str] = field(default_factory=Counter, repr=False)
+    """How often each question was asked after it."""
 
     @property
     def messages(self) -> tuple[dict[str, Any], ...]:
@@ -48,11 +52,18 @@ class ResponseNode:
             return history
         return (*history, clean_message(self.answer["choices"][0]["message"]))
 
+    def answer_index(self, end: ResponseNode) -> int:
+        """Return where this answer stands in the messages of the trajectory that ends at `end`."""
+        return len(self.history) - self.num_instructions + end.num_instructions
+
     @property
     def path(self) -> list[ResponseNode]:
         """The nodes from the first call to this one."""
-        above = self.parent.path if self.parent is not None else []
-        return [*above, self] if self.id else []
+        nodes, node = [], self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
 
 
 class ResponseTree:
@@ -79,19 +90,34 @@ class ResponseTree:
         if node is None:
             raise PluginError(
                 f"there is no response {response_id!r} in this rollout",
+                where=callers_place(),
                 hint=f"its responses are {', '.join(known[-5:])}" if known else "it has none yet",
             )
         return node
 
-    def next_key(self, parent: ResponseNode) -> tuple[int, ...]:
-        """Number a continuation of `parent` that is about to be asked for."""
-        return (*parent.key, next(parent.children))
+    def next_key(
+        self, parent: ResponseNode, *, body: dict[str, Any], num_instructions: int = 0
+    ) -> tuple[str, ...]:
+        """Return the place of a continuation of `parent` that is about to be asked for.
+
+        `body` is its Chat Completions request. The key depends on what is asked, not on when:
+        branches that run side by side get the same keys, and so the same seeds, in every run. Of
+        equal questions the first asked is the first.
+        """
+        messages = body["messages"]
+        new = messages[:num_instructions] + messages[num_instructions + len(parent.messages) :]
+        text = json.dumps({**body, "messages": new}, sort_keys=True, default=str)
+        digest = blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+        with self._lock:
+            number = parent.asked[digest]
+            parent.asked[digest] += 1
+        return (*parent.key, f"{digest}.{number}")
 
     def add(
         self,
         parent: ResponseNode,
         *,
-        key: tuple[int, ...],
+        key: tuple[str, ...],
         history: list[dict[str, Any]],
         answer: dict[str, Any] | None,
         response_id: str | None = None,
@@ -113,8 +139,9 @@ class ResponseTree:
     def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
         """Put messages made outside under a response; they are not trained on (PROXY-12)."""
         parent = self.node(previous_response_id)
-        key = self.next_key(parent)
-        return self.add(parent, key=key, history=[*parent.messages, *messages], answer=None).id
+        history = [*parent.messages, *messages]
+        key = self.next_key(parent, body={"messages": history})
+        return self.add(parent, key=key, history=history, answer=None).id
 
     def conversation(self, response_id: str) -> Conversation:
         """Return the path from the first call to `response_id` as one conversation (Y-38)."""

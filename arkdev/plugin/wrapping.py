@@ -47,9 +47,10 @@ def wrap_responses_async_client_inplace(client: Any, proxy: InferenceProxy) -> A
 class _Api:
     """One of the two APIs of a client: where its `create` is, and what a call of it is."""
 
-    def __init__(self, path: tuple[str, ...], call: type[Call]) -> None:
+    def __init__(self, path: tuple[str, ...], call: type[Call], wrappers: tuple[str, str]) -> None:
         self.path = path
         self.call = call
+        self.sync_wrapper, self.async_wrapper = wrappers
 
     def resource(self, client: Any) -> Any:
         """Return the object that has `create`, or None."""
@@ -58,8 +59,14 @@ class _Api:
         return client
 
 
-_CHAT = _Api(("chat", "completions"), ChatCall)
-_RESPONSES = _Api(("responses",), ResponsesCall)
+_CHAT = _Api(
+    ("chat", "completions"), ChatCall, ("wrap_client_inplace", "wrap_async_client_inplace")
+)
+_RESPONSES = _Api(
+    ("responses",),
+    ResponsesCall,
+    ("wrap_responses_client_inplace", "wrap_responses_async_client_inplace"),
+)
 
 
 def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> Any:
@@ -71,7 +78,7 @@ def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> A
             where=callers_place(),
             hint="pass an OpenAI, AsyncOpenAI, Ark or AsyncArk client",
         )
-    _check_client(client, is_async=is_async)
+    _check_client(client, api, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
         tracked = _TrackedCreate(client, create, api.call)
@@ -80,20 +87,20 @@ def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> A
     return client
 
 
-def _check_client(client: Any, *, is_async: bool) -> None:
+def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
     """Refuse a client of the other sort, where its class tells."""
-    bases = type(client).__mro__
-    if not is_async and any(base.__name__.startswith("Async") for base in bases):
+    bases = [base.__name__ for base in type(client).__mro__]
+    if not is_async and any(name.startswith("Async") for name in bases):
         raise PluginError(
-            f"wrap_client_inplace was given an asynchronous client, {type(client).__name__}",
+            f"{api.sync_wrapper} was given an asynchronous client, {type(client).__name__}",
             where=callers_place(),
-            hint="use wrap_async_client_inplace, and await create()",
+            hint=f"use {api.async_wrapper}, and await create()",
         )
-    if is_async and any(base.__name__ in ("OpenAI", "Ark") for base in bases):
+    if is_async and any(name in ("OpenAI", "Ark") for name in bases):
         raise PluginError(
-            f"wrap_async_client_inplace was given a synchronous client, {type(client).__name__}",
+            f"{api.async_wrapper} was given a synchronous client, {type(client).__name__}",
             where=callers_place(),
-            hint="use wrap_client_inplace",
+            hint=f"use {api.sync_wrapper}",
         )
 
 

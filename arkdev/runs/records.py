@@ -42,6 +42,8 @@ class Attempt:
     where: str | None = None
     """file:line of the user's code that raised, when it raised."""
     traceback: str | None = None
+    num_model_call_retries: int = 0
+    """How often model calls were sent again, those included that failed in the end."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ class TurnRecord:
     """How often the session sent the call again."""
     via: str = "wrapped"
     """"wrapped" client or "raw" through the gateway."""
+    response_id: str | None = None
+    """Of a Responses call. Trajectories of one group rollout share the turns of their common
+    beginning: the same id is the same call."""
+    answer_index: int | None = None
+    """Of a Responses call: the place of its answer in the trajectory's messages."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,7 @@ class TrajectoryRecord:
     verdict: Verdict
     duration_s: float
     attempts: tuple[Attempt, ...]
+    """Of the plugin call, which is the same for all trajectories of a group rollout."""
     messages: tuple[dict[str, Any], ...] = ()
     usage: dict[str, int | None] | None = None
     finish_reason: str | None = None
@@ -83,6 +91,19 @@ class TrajectoryRecord:
     turns: tuple[TurnRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     """Counted in the report: ``code`` or ``code: detail``, e.g. ``tool_calls_with_finish_stop``."""
+    call_size: int = 1
+    """Trajectories that the plugin call was to make: n_sample of a group rollout, else 1. A group
+    rollout that did not succeed leaves one line, of its first generation, for all of them."""
+
+    @property
+    def num_trajectories(self) -> int:
+        """Trajectories that this line stands for."""
+        return 1 if self.verdict is Verdict.SUCCESS else self.call_size
+
+    @property
+    def is_first_of_call(self) -> bool:
+        """Whether to count here what belongs to the plugin call, not to one trajectory of it."""
+        return self.call_size == 1 or self.generation == 0
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ _WIRE_NAMES = {
     "stop": "stop",
     "repetition_penalty": "repetition_penalty",
 }
+_RETRY_COUNT_HEADER = "x-stainless-retry-count"
+"""openai's clients say here how often they have sent this request before."""
 _NOT_FORWARDED = ("stream", "stream_options", "n", "seed")
 
 
@@ -114,6 +116,8 @@ class Gateway:
             raise _RequestError(
                 _error(401, "AuthenticationError", "this key belongs to no attempt that is running")
             )
+        if request.headers.get(_RETRY_COUNT_HEADER, "0") != "0":
+            session.note("client_retried")
         return session
 
     async def _unknown(self, request: web.Request) -> web.Response:

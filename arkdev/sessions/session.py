@@ -14,19 +14,18 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import EndpointError, EndpointUnreachableError, LateCallError
 from arkdev.plugin.conversation import Conversation
-from arkdev.plugin.response_tree import ResponseTree
+from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import TurnRecord
-from arkdev.sessions.checks import notes_on_answer
+from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
 @dataclass(frozen=True)
@@ -63,39 +62,6 @@ class RetryPolicy:
         return min(self.longest_wait_s, self.first_wait_s * (1 + random.random()) * float(2**retry))
 
 
-class Api(Enum):
-    """Through which API the plugin made a call."""
-
-    CHAT = "chat"
-    RESPONSES = "responses"
-
-
-@dataclass
-class _Call:
-    """A model call on its way: `body` is the Chat Completions request."""
-
-    api: Api
-    body: dict[str, Any]
-    order: int
-    seed: int
-    via: str
-    response_id: str | None = None
-    """Its node in the tree, once answered; None for a Chat Completions call."""
-
-
-@dataclass
-class _Turn:
-    """A call as it is kept while the attempt runs."""
-
-    started: float
-    duration_s: float
-    answer: dict[str, Any]
-    num_retries: int
-    call: _Call
-    tool_duration_s: float | None = None
-    was_acknowledged: bool = False
-
-
 @dataclass
 class SessionServices:
     """What the sessions of a run share."""
@@ -121,21 +87,23 @@ class Session:
         self.jwt_token = secrets.token_urlsafe(24)
         self.responses = ResponseTree()
         self._chat = Conversation()
-        self._last_response: tuple[int, str] | None = None
+        self._last_call: tuple[int, ResponseNode | None] = (-1, None)
+        """Its order, and its response unless it was a chat call."""
         self._services = services
         self._started = time.perf_counter()
         self._order = itertools.count()
-        self._turns: list[_Turn] = []
+        self._turns: list[Turn] = []
         self._notes: dict[tuple[str, str], None] = {}
+        self.num_retries = 0
+        """How often model calls were sent again, those included that failed in the end."""
         self._lock = threading.Lock()
         self._is_open = True
 
     @property
     def conversation(self) -> Conversation:
         """The context of the last call: of the chat, or the path to the last response."""
-        if self._last_response is None:
-            return self._chat
-        return self.responses.conversation(self._last_response[1])
+        node = self._last_call[1]
+        return self._chat if node is None else self.responses.conversation(node.id)
 
     @property
     def name(self) -> str:
@@ -157,7 +125,7 @@ class Session:
         failed and sending it again did not help.
         """
         order = next(self._order)
-        call = _Call(Api.CHAT, body, order=order, seed=_seed(self.identity, order), via=via)
+        call = Call(body, order=order, seed=_seed(self.identity, order), via=via)
         return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
 
     async def respond(
@@ -176,27 +144,24 @@ class Session:
         self._refuse_if_late()
         previous = request.get("previous_response_id")
         parent = self.responses.node(previous)
-        key = self.responses.next_key(parent)
         body = chat_body_of_responses(request, history=parent.messages)
-        order = next(self._order)
-        call = _Call(Api.RESPONSES, body, order=order, seed=_seed(self.identity, *key), via=via)
-        answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
-        node = self.responses.add(
-            parent,
-            key=key,
-            history=body["messages"],
-            answer=answer,
-            num_instructions=1 if request.get("instructions") else 0,
+        num_instructions = 1 if request.get("instructions") else 0
+        key = self.responses.next_key(parent, body=body, num_instructions=num_instructions)
+        call = Call(
+            body,
+            order=next(self._order),
+            seed=_seed(self.identity, *key),
+            via=via,
+            place=Place(parent, key, num_instructions),
         )
-        call.response_id = node.id
-        with self._lock:
-            self._last_response = max(self._last_response or (-1, ""), (order, node.id))
+        answer = await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
+        assert call.node is not None
         return response_of_answer(
-            answer, response_id=node.id, previous_response_id=previous, request=request
+            answer, response_id=call.node.id, previous_response_id=previous, request=request
         )
 
     async def _record_call(
-        self, call: _Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
+        self, call: Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         self._refuse_if_late()
         request = ModelRequest(
@@ -205,18 +170,30 @@ class Session:
         started = time.perf_counter()
         self._end_tool_time(started)
         answer, num_retries = await self._send(request, timeout_s)
-        turn = _Turn(started, time.perf_counter() - started, answer, num_retries, call)
+        turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
         with self._lock:
             self._refuse_if_late()
-            if call.api is Api.CHAT:
-                self._chat.add_call(call.body["messages"], answer, order=call.order)
-                self._last_response = None
-            self._turns.append(turn)
-        for code, detail in notes_on_answer(answer):
-            self.note(code, detail)
+            self._take(turn)
         if self._services.on_turn is not None:
             self._services.on_turn(self)
         return answer
+
+    def _take(self, turn: Turn) -> None:
+        """Keep an answered call; the lock is held."""
+        call, place = turn.call, turn.call.place
+        if place is None:
+            self._chat.add_call(call.body["messages"], turn.answer, order=call.order)
+        else:
+            call.node = self.responses.add(
+                place.parent,
+                key=place.key,
+                history=call.body["messages"],
+                answer=turn.answer,
+                num_instructions=place.num_instructions,
+            )
+        if call.order > self._last_call[0]:
+            self._last_call = (call.order, call.node)
+        self._turns.append(turn)
 
     def complete_blocking(
         self, body: dict[str, Any], *, timeout_s: float | None = None
@@ -272,17 +249,7 @@ class Session:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Notes as ``code`` or ``code: detail``, in order."""
-        notes = dict(self._notes)
-        raw = [turn for turn in self._turns if turn.call.via == "raw" and turn.call.api is Api.CHAT]
-        if raw and not all(turn.was_acknowledged for turn in raw):
-            notes[("raw_call_not_processed", "")] = None
-        if self._chat.was_rewritten:
-            notes[("history_rewritten", "")] = None
-        if self.conversation.evidence_problem:
-            notes[("evidence_incomplete", self.conversation.evidence_problem)] = None
-        if any(not turn.answer.get("usage") for turn in self._turns):
-            notes[("usage_unknown", "")] = None
-        return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
+        return self._warnings(self._turns, self.conversation)
 
     @property
     def num_turns(self) -> int:
@@ -292,28 +259,28 @@ class Session:
     @property
     def turns(self) -> tuple[TurnRecord, ...]:
         """The recorded calls, in the order of their answers."""
-        return tuple(self._record(turn) for turn in self._turns)
+        return self._records(self._turns, self._last_call[1])
 
-    def turns_of(self, response_id: str) -> tuple[TurnRecord, ...]:
-        """The recorded calls on the path to a response."""
-        path = {node.id for node in self.responses.node(response_id).path}
-        return tuple(self._record(turn) for turn in self._turns if turn.call.response_id in path)
+    def branch(
+        self, response_id: str
+    ) -> tuple[Conversation, tuple[TurnRecord, ...], tuple[str, ...]]:
+        """Return the path to a response: its conversation, its calls and what is odd about them."""
+        node = self.responses.node(response_id)
+        conversation = self.responses.conversation(response_id)
+        path = node.path
+        turns = [turn for turn in self._turns if turn.call.node in path]
+        return conversation, self._records(turns, node), self._warnings(turns, conversation)
 
-    def _record(self, turn: _Turn) -> TurnRecord:
-        choice = turn.answer["choices"][0]
-        usage = turn.answer.get("usage") or {}
-        calls = choice["message"].get("tool_calls") or []
-        return TurnRecord(
-            started_s=turn.started - self._started,
-            duration_s=turn.duration_s,
-            finish_reason=choice.get("finish_reason"),
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-            tool_calls=tuple(str((call.get("function") or {}).get("name")) for call in calls),
-            tool_duration_s=turn.tool_duration_s,
-            num_retries=turn.num_retries,
-            via=turn.call.via,
+    def _records(self, turns: Sequence[Turn], end: ResponseNode | None) -> tuple[TurnRecord, ...]:
+        path = end.path if end else []
+        return tuple(
+            turn.record(attempt_started=self._started, end=end if turn.call.node in path else None)
+            for turn in turns
         )
+
+    def _warnings(self, turns: Sequence[Turn], conversation: Conversation) -> tuple[str, ...]:
+        notes = dict.fromkeys([*self._notes, *notes_on(turns, conversation)])
+        return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
 
     async def _send(
         self, request: ModelRequest, timeout_s: float | None
@@ -329,6 +296,8 @@ class Session:
             await asyncio.sleep(policy.wait_s(retry))
             self._refuse_if_late()
             retry += 1
+            with self._lock:
+                self.num_retries += 1
 
     async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
         try:
@@ -351,11 +320,11 @@ class Session:
         """A new request ends the time that the tools of the last answer took."""
         with self._lock:
             last = self._turns[-1] if self._turns else None
-            if last and last.tool_duration_s is None and self._record(last).tool_calls:
+            if last and last.tool_duration_s is None and last.tool_calls:
                 last.tool_duration_s = now - (last.started + last.duration_s)
 
 
-def _seed(identity: AttemptIdentity, *place: int) -> int:
+def _seed(identity: AttemptIdentity, *place: int | str) -> int:
     """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
 
     `place` is the call's number in the attempt, or its place in the tree of responses.

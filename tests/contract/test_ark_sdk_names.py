@@ -33,7 +33,8 @@ PATHS = {
         "RolloutInferenceProxy RolloutResult GroupRolloutResult SingleResponse ChatCompletion"
     ),
     "ark_sdk.core.plugin.rollout.proxy": (
-        "InferenceProxy Mode wrap_client_inplace wrap_async_client_inplace RolloutRetryException"
+        "InferenceProxy Mode wrap_client_inplace wrap_async_client_inplace "
+        "wrap_responses_client_inplace wrap_responses_async_client_inplace RolloutRetryException"
     ),
     "ark_sdk.core.plugin.rollout.trace": "coze_monitor",
     "ark_sdk.core.trace": "trace_monitor wrap_inplace_trace observe",
@@ -41,9 +42,6 @@ PATHS = {
 LATER = {
     f"{RESOURCES}.test_instance": "get_or_create_pipeline_plugin_test_instance",
     f"{TYPES}.rollout": "CriticContext TeacherContext",
-    "ark_sdk.core.plugin.rollout.proxy": (
-        "wrap_responses_client_inplace wrap_responses_async_client_inplace"
-    ),
     "ark_sdk.core.client.ark": "default_ark_client",
     "ark_sdk.types.foundation_model.foundation_model": "ListFoundationModelVersionsRequest",
 }

@@ -6,14 +6,22 @@ temporary workspace; it is never part of this repository.
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import importlib.util
 import os
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from arkdev.endpoints.scripted.server import ScriptedServer
+from arkdev.sessions.background import BackgroundLoop
+from tests.integration.loopback import Loopback, listening
 from tests.integration.workspace import Run, Workspace, away_from_the_user, job_yaml
 
 DOCUMENT = "004_6458894ba344b0cd.txt"
@@ -45,6 +53,61 @@ from volcenginesdkarkruntime.types.chat import ChatCompletion
 from plugins.tool import get_current_weather, rollout_tools
 
 LOCAL_TEST_MODEL = "doubao-seed-2-0-mini-260428"
+logger = logging.getLogger(__name__)
+
+
+'''
+SEARCH_IMPORTS = '''
+"""The search rollout of the documents."""
+import asyncio
+import json
+import logging
+import os
+from typing import Optional
+
+import backoff
+import httpx
+import jsonschema
+from aiolimiter import AsyncLimiter
+from ark_sdk.core.plugin.rollout import RolloutRetryException
+from ark_sdk.core.plugin.rollout.proxy import wrap_async_client_inplace
+from ark_sdk.core.plugin.rollout.trace import coze_monitor
+from ark_sdk.core.trace import observe, wrap_inplace_trace
+from ark_sdk.resources.pipeline_plugin import rollout
+from ark_sdk.types.pipeline_plugin import PluginInstance, Runtime
+from ark_sdk.types.pipeline_plugin.pipeline_plugin import PluginContext, PluginStatus
+from ark_sdk.types.pipeline_plugin.rollout import (
+    ChatCompletionSample,
+    RolloutInferenceProxy,
+    RolloutResult,
+)
+from volcenginesdkarkruntime import AsyncArk
+from volcenginesdkarkruntime.types.chat import ChatCompletionContentPartParam
+
+logger = logging.getLogger(__name__)
+
+
+'''
+JUDGE_IMPORTS = '''
+"""The judge of the documents."""
+import asyncio
+import json
+import logging
+from typing import List, Optional
+
+import backoff
+import jsonschema
+from ark_sdk.resources.pipeline_plugin import group_grader
+from ark_sdk.types.pipeline_plugin import GroupGraderResult, PluginInstance, Runtime
+from ark_sdk.types.pipeline_plugin.pipeline_plugin import PluginContext, PluginStatus
+from ark_sdk.types.pipeline_plugin.rollout import ChatCompletionSample, Trajectory
+from volcenginesdkarkruntime import AsyncArk
+from volcenginesdkarkruntime._exceptions import (
+    ArkAPIConnectionError,
+    ArkInternalServerError,
+    ArkRateLimitError,
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -187,6 +250,117 @@ def test_the_grader_takes_the_reward_that_the_rollout_gives(documents: Workspace
     run = documents.run(rollout="plugins.raw:demo_rollout", script=script, limit=1)
     assert run.summary.verdicts == {"failure": 1}
     assert "JSONDecodeError" in run.summary.errors[0].message
+
+
+# the documents' judge makes a client for each group and closes none
+NEVER_CLOSED = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+BUILDERS = {
+    f"{site}灯塔": f"沈{given}" for site, given in zip("潮望归长拂半", "甲乙丙丁戊己", strict=True)
+}
+
+
+def found(count: int, body: dict[str, Any]) -> tuple[int, Any]:
+    """What the search API says of a lighthouse; it is busy at first."""
+    if count <= 2:
+        return 503, {"error": "busy"}
+    name = next(name for name in BUILDERS if name in body["Query"])
+    text = f"{name}的建造者是{BUILDERS[name]}。"
+    return 200, {"Result": {"WebResults": [{"Title": name, "Snippet": text}]}}
+
+
+@pytest.fixture
+def public_urls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    """The search API and Ark's public endpoint on loopback: below the client, above the socket."""
+    background = BackgroundLoop()
+    background.start()
+    ark = ScriptedServer(skill=1.0)
+    url = asyncio.run_coroutine_threadsafe(ark.start(), background.loop).result()
+    with listening(found) as search:
+        places = {
+            "open.feedcoopapi.com": httpx.URL(search.url),
+            "ark.cn-beijing.volces.com": httpx.URL(url),
+        }
+        send = httpx.AsyncHTTPTransport.handle_async_request
+
+        async def redirected(transport: Any, request: httpx.Request) -> httpx.Response:
+            place = places.get(request.url.host)
+            if place is not None:
+                request.url = request.url.copy_with(scheme="http", host=place.host, port=place.port)
+            return await send(transport, request)
+
+        monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", redirected)
+        monkeypatch.setenv("SEARCH_API_KEY", "search-key")
+        yield search
+    gc.collect()  # what the judge leaves open is not found in another test
+    asyncio.run_coroutine_threadsafe(ark.stop(), background.loop).result(timeout=5)
+    background.stop()
+
+
+@pytest.fixture
+def search_documents(
+    tmp_path: Path, blocks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Workspace:
+    """A workspace made of the documents' search rollout and judge."""
+    # full jitter waits random.uniform(0, limit)
+    monkeypatch.setattr(random, "uniform", lambda low, _high: low)
+    workspace = Workspace(tmp_path / "ws")
+    search = the_block_with(blocks, "@rollout", "def exec_tool_call(")
+    judge = the_block_with(blocks, "@group_grader", "def llm_grader(")
+    workspace.write("plugins/rollout.py", SEARCH_IMPORTS + search)
+    workspace.write("plugins/llm_grader.py", JUDGE_IMPORTS + judge)
+    job = job_yaml(
+        rollout="plugins.rollout:demo_rollout",
+        grader="plugins.llm_grader:llm_grader",
+        grader_name="llm_grader",
+    )
+    workspace.write("job.yaml", job)
+    workspace.lines(
+        {
+            "messages": [{"role": "user", "content": f"{name}的建造者是谁？"}],
+            "extra": {"answer": builder},
+        }
+        for name, builder in BUILDERS.items()
+    )
+    return workspace
+
+
+@NEVER_CLOSED
+@pytest.mark.docs
+def test_the_search_rollout_and_the_judge_run_unchanged(
+    search_documents: Workspace, public_urls: Loopback
+) -> None:
+    run = search_documents.run(skill=1.0)
+    assert run.summary.verdicts == {"success": len(BUILDERS)}
+    assert run.rewards == [(1.0,)] * len(BUILDERS)
+    for record in run.trajectories:
+        assert len(record.attempts) == 1
+        roles = [message["role"] for message in record.messages]
+        assert roles == ["user", "assistant", "tool", "assistant"]
+    assert len(public_urls.requests) == len(BUILDERS) + 2, "two searches were tried again"
+    path, authorization, body = public_urls.requests[-1]
+    assert path == "/search_api/web_search"
+    assert authorization == "Bearer search-key"
+    assert body["SearchType"] == "web"
+
+
+@NEVER_CLOSED
+@pytest.mark.docs
+def test_the_judge_penalises_what_the_documents_say(
+    search_documents: Workspace, public_urls: Loopback
+) -> None:
+    search = {"name": "web_search", "arguments": '{"Query": "潮灯塔"}'}
+    for script, reward in [
+        ([{"tool_calls": [{"name": "web_search", "arguments": "{"}]}], -1.0),
+        ([{"tool_calls": [{"name": "web_search", "arguments": '{"Count": 3}'}]}], -1.0),
+        ([{"content": "沈甲"}], -1.0),
+        ([{"tool_calls": [search]}], 0.0),
+        ([{"turn": 0, "tool_calls": [search]}, {"content": "不知道"}], 0.0),
+        ([{"turn": 0, "tool_calls": [search]}, {"content": "是沈甲"}], 1.0),
+    ]:
+        run = search_documents.run(script=search_documents.script(*script), limit=1)
+        assert run.rewards == [(reward,)], script
 
 
 def test_code_is_cut_out_of_its_line_numbers() -> None:

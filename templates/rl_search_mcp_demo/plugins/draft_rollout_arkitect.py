@@ -1,7 +1,8 @@
 """搜索问答的 rollout（草稿）：由 Arkitect 的 Context 驱动。
 
 工具来自 mcp_config.json 里的 MCP 服务器。任务默认不用它。
-优点是换工具只要改 mcp_config.json；缺点是工具的定义由服务器决定，写坏的参数也不扣分。
+优点是换工具只要改 mcp_config.json；缺点是工具的定义由服务器决定，写坏的参数也不扣分，
+而且每条轨迹启动一个自己的服务器，慢得多。
 需要可选的 arkitect，安装方法见 requirements.txt。
 """
 

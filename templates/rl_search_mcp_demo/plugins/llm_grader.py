@@ -9,23 +9,29 @@ import asyncio
 import json
 import logging
 import os
-import weakref
 
 import backoff
 from ark_sdk.resources.pipeline_plugin import group_grader
 from ark_sdk.types.pipeline_plugin import GroupGraderResult, PluginInstance, Runtime
 from ark_sdk.types.pipeline_plugin.pipeline_plugin import PluginContext, PluginStatus
 from ark_sdk.types.pipeline_plugin.rollout import ChatCompletionSample, Trajectory
-from openai import APIConnectionError, AsyncOpenAI, InternalServerError, RateLimitError
+from openai import (
+    APIConnectionError,
+    AsyncOpenAI,
+    DefaultAsyncHttpxClient,
+    InternalServerError,
+    RateLimitError,
+)
 
-from plugins.web_search import ToolCallError, read_arguments
+from plugins.web_search import ToolCallError, read_arguments, tls_context
 
 logger = logging.getLogger(__name__)
 
 ARK_BASE_URL = "https://ark.cn-beijing.volces.com/api/v3"
 JUDGE_MODEL = "doubao-seed-2-0-lite-260428"
 MAX_COMPLETION_TOKENS = 4096  # 裁判如果没完没了地重复，到此为止
-JUDGE_RETRY_TIME = 100  # 秒，请求裁判的各次尝试和其间的等待总共不超过它
+JUDGE_MAX_RETRY = 10  # 一次判断最多请求裁判几次
+JUDGE_RETRY_TIME = 100  # 秒，各次请求和其间的等待总共不超过它
 
 RIGHT = 1.0
 WRONG = 0.0
@@ -67,44 +73,42 @@ class JudgeError(Exception):
     """裁判的回复不合要求。"""
 
 
-_clients = weakref.WeakKeyDictionary()
-
-
-def judge_client():
-    """每个事件循环一个客户端：连接不能跨事件循环使用，而新建一个要花几十毫秒的 CPU。"""
-    loop = asyncio.get_running_loop()
-    if loop not in _clients:
-        # 重试由 judge 负责，客户端自己不再重试
-        _clients[loop] = AsyncOpenAI(
-            base_url=os.getenv("ARK_BASE_URL", ARK_BASE_URL),
-            api_key=os.getenv("ARK_API_KEY"),
-            max_retries=0,
-        )
-    return _clients[loop]
+def judge_client() -> AsyncOpenAI:
+    """请求裁判的客户端；共用 TLS 设置，所以新建一个很便宜。"""
+    api_key = os.getenv("ARK_API_KEY")
+    if not api_key:
+        raise RuntimeError("请裁判需要环境变量 ARK_API_KEY")
+    return AsyncOpenAI(
+        base_url=os.getenv("ARK_BASE_URL", ARK_BASE_URL),
+        api_key=api_key,
+        max_retries=0,  # 重试由 judge 负责
+        http_client=DefaultAsyncHttpxClient(verify=tls_context()),
+    )
 
 
 @backoff.on_exception(
     backoff.expo,
     (APIConnectionError, RateLimitError, InternalServerError, JudgeError),
+    max_tries=JUDGE_MAX_RETRY,
     max_time=JUDGE_RETRY_TIME,
     jitter=backoff.full_jitter,
     base=2,
     factor=0.4,
     max_value=20,
 )
-async def judge(question: str, answers: str, prediction: str) -> float:
+async def judge(prompt: str) -> float:
     """请裁判判断一次，返回得分。"""
-    prompt = USER_PROMPT_TEMPLATE.format(question=question, answers=answers, prediction=prediction)
-    completion = await judge_client().chat.completions.create(
-        model=JUDGE_MODEL,
-        max_completion_tokens=MAX_COMPLETION_TOKENS,
-        temperature=0,
-        messages=[
-            {"role": "system", "content": SYSTEM_PROMPT},
-            {"role": "user", "content": prompt},
-        ],
-        response_format=JUDGEMENT_FORMAT,
-    )
+    async with judge_client() as client:
+        completion = await client.chat.completions.create(
+            model=JUDGE_MODEL,
+            max_completion_tokens=MAX_COMPLETION_TOKENS,
+            temperature=0,
+            messages=[
+                {"role": "system", "content": SYSTEM_PROMPT},
+                {"role": "user", "content": prompt},
+            ],
+            response_format=JUDGEMENT_FORMAT,
+        )
     choice = completion.choices[0]
     try:
         judgement = json.loads(choice.message.content or "")["judgement"]
@@ -166,11 +170,12 @@ async def llm_grader(
         fixed = validate_tool_calls(trajectory)
         if fixed is not None:
             return fixed
-        return await judge(
-            content_text(sample.messages[-1].content),
-            "\n".join(answer) if isinstance(answer, list) else str(answer),
-            content_text(trajectory.messages[-1].content),
+        prompt = USER_PROMPT_TEMPLATE.format(
+            question=content_text(sample.messages[-1].content),
+            answers="\n".join(answer) if isinstance(answer, list) else answer,
+            prediction=content_text(trajectory.messages[-1].content),
         )
+        return await judge(prompt)
 
     rewards = await asyncio.gather(*map(grade, trajectories), return_exceptions=True)
     errors = [reward for reward in rewards if isinstance(reward, BaseException)]
@@ -215,4 +220,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    for name in ("httpx", "httpx2", "openai"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     asyncio.run(main())

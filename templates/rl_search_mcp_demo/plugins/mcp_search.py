@@ -23,6 +23,14 @@ WORKSPACE = Path(__file__).resolve().parent.parent
 SERVER = StdioServerParameters(
     command=sys.executable, args=["-m", "plugins.search_server"], cwd=WORKSPACE
 )
+# 服务器断开时，正在进行的和之后的调用可能遇到的错误
+BROKEN = (
+    McpError,
+    OSError,
+    RuntimeError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+)
 STOP_TIMEOUT = 5.0  # 秒；进程结束时等服务器退出的时间
 
 
@@ -51,7 +59,7 @@ class SearchServer:
             connection = await asyncio.shield(asyncio.wrap_future(connecting))
             work = connection.session.call_tool(name, arguments)
             result = await run_there(work, connection.loop)
-        except (McpError, OSError, RuntimeError, anyio.BrokenResourceError) as error:
+        except BROKEN as error:
             self._forget(connecting)
             raise RolloutRetryException(f"离线搜索的服务器断开了：{error!r}") from error
         text = "".join(part.text for part in result.content)

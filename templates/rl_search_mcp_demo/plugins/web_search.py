@@ -112,7 +112,7 @@ class SearchApi:
 
 @functools.cache
 def tls_context():
-    """所有轨迹共用的 TLS 设置：每个客户端各建一个要花几十毫秒的 CPU。"""
+    """所有客户端共用的 TLS 设置：每个客户端各建一个要花几十毫秒的 CPU。"""
     return httpx.create_ssl_context()
 
 

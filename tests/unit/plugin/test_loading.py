@@ -180,7 +180,18 @@ def test_an_import_error_shows_the_users_line(tmp_path, name):
     assert message in failed.value.message
     assert failed.value.__cause__ is not None
     if name == "a missing package":
-        assert "requirements.txt (the module is no_such_package)" in failed.value.hint
+        assert failed.value.hint == "install no_such_package and add it to requirements.txt"
+
+
+def test_a_missing_package_that_is_in_requirements_is_installed_from_there(tmp_path):
+    root = workspace(tmp_path, plugins__a="import no_such_package.part")
+    (root / "requirements.txt").write_text(
+        "# 依赖\nNo-Such-Package==1.2  # why\n", encoding="utf-8"
+    )
+    with pytest.raises(PluginLoadError) as failed:
+        load_plugin("plugins.a:f", root=root)
+    expected = "run pip install -r requirements.txt, which has no_such_package"
+    assert failed.value.hint == expected
 
 
 def test_wrong_parameters_are_told_in_the_decorators_own_words(tmp_path):

@@ -72,10 +72,11 @@ async def test_each_key_reaches_its_own_attempt():
 
 
 async def test_an_answer_after_the_end_is_refused():
-    async with running(delay_s=0.02) as run:
+    async with running(delay_s=0.2) as run:
         session = run.session()
         call = asyncio.create_task(post(run, session))
-        await asyncio.sleep(0.01)
+        while not run.requests:  # noqa: ASYNC110 (another loop sees the request)
+            await asyncio.sleep(0.005)
         run.gateway.close(session)
         status, body, _ = await call
     assert (status, body["error"]["code"]) == (401, "AuthenticationError")
@@ -88,7 +89,7 @@ BAD = {
     "no messages": (b"{}", 400),
     "messages that are none": (b'{"messages": 3}', 400),
     "a list": (b"[]", 400),
-    "streaming": (json.dumps({**REQUEST, "stream": True}).encode(), 400),
+    "a message that is a text": (b'{"messages": ["hi"], "stream": true}', 400),
 }
 
 
@@ -110,10 +111,11 @@ async def test_what_is_no_request_gets_the_platforms_error(case):
 
 async def test_another_path_says_what_is_served():
     async with running() as run:
-        status, body, _ = await post(run, run.session(), path="/responses")
+        status, body, _ = await post(run, run.session(), path="/embeddings")
     assert (status, body["error"]["code"]) == (404, "InvalidAction.NotFound")
-    assert "POST /api/v3/responses is not built yet" in body["error"]["message"]
+    assert "POST /api/v3/embeddings is not built yet" in body["error"]["message"]
     assert "POST /api/v3/chat/completions" in body["error"]["message"]
+    assert "POST /api/v3/responses" in body["error"]["message"]
 
 
 OWN_BODY = {"error": {"code": "RateLimit", "message": "slow down", "type": "t", "param": "p"}}

@@ -1,0 +1,92 @@
+"""The model calls of one attempt: on their way, and as they are kept while the attempt runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from arkdev.plugin.conversation import Conversation
+from arkdev.plugin.response_tree import ResponseNode
+from arkdev.runs.records import TurnRecord
+from arkdev.sessions.checks import notes_on_answer
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the tree of responses a call belongs."""
+
+    parent: ResponseNode
+    key: tuple[str, ...]
+    num_instructions: int
+
+
+@dataclass
+class Call:
+    """A model call on its way: `body` is the Chat Completions request."""
+
+    body: dict[str, Any]
+    order: int
+    seed: int
+    via: str
+    place: Place | None = None
+    """None for a Chat Completions call."""
+    node: ResponseNode | None = None
+    """Its response in the tree, once answered."""
+
+
+@dataclass
+class Turn:
+    """A call that was answered. `started` is on the clock of `time.perf_counter`."""
+
+    call: Call
+    answer: dict[str, Any]
+    started: float
+    duration_s: float
+    num_retries: int
+    tool_duration_s: float | None = None
+    was_acknowledged: bool = False
+
+    @property
+    def tool_calls(self) -> tuple[str, ...]:
+        """Names of the tools that the answer calls."""
+        calls = self.answer["choices"][0]["message"].get("tool_calls") or ()
+        return tuple(str((call.get("function") or {}).get("name")) for call in calls)
+
+    @property
+    def is_unacknowledged(self) -> bool:
+        """True for a raw chat call whose answer the rollout has not handed back."""
+        is_raw_chat = self.call.via == "raw" and self.call.place is None
+        return is_raw_chat and not self.was_acknowledged
+
+    def record(self, *, attempt_started: float, end: ResponseNode | None = None) -> TurnRecord:
+        """Return what the run folder keeps of it, in the trajectory that ends at `end`."""
+        node = self.call.node
+        usage = self.answer.get("usage") or {}
+        return TurnRecord(
+            started_s=self.started - attempt_started,
+            duration_s=self.duration_s,
+            finish_reason=self.answer["choices"][0].get("finish_reason"),
+            prompt_tokens=usage.get("prompt_tokens"),
+            completion_tokens=usage.get("completion_tokens"),
+            tool_calls=self.tool_calls,
+            tool_duration_s=self.tool_duration_s,
+            num_retries=self.num_retries,
+            via=self.call.via,
+            response_id=node.id if node else None,
+            answer_index=node.answer_index(end) if node and end else None,
+        )
+
+
+def notes_on(turns: Iterable[Turn], conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield (warning code, detail) of everything odd about calls and what they came to."""
+    for turn in turns:
+        yield from notes_on_answer(turn.answer)
+    if any(turn.is_unacknowledged for turn in turns):
+        yield "raw_call_not_processed", ""
+    if conversation.was_rewritten:
+        yield "history_rewritten", ""
+    if conversation.evidence_problem:
+        yield "evidence_incomplete", conversation.evidence_problem
+    if any(not turn.answer.get("usage") for turn in turns):
+        yield "usage_unknown", ""
