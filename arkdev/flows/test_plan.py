@@ -10,6 +10,7 @@ from typing import Any
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
+from arkdev.flows.environment import expect_judge
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
@@ -139,6 +140,14 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     notes = _serve_ark_sdk(request)
+    endpoint = resolve_endpoint(
+        request.endpoint,
+        model=request.model,
+        api_key_env=request.api_key_env,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = _rollout(request, job, root=workspace.root)
     graders = _graders(request, job, root=workspace.root)
@@ -151,13 +160,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=resolve_endpoint(
-            request.endpoint,
-            model=request.model,
-            api_key_env=request.api_key_env,
-            workspace_endpoints=workspace.endpoints,
-            user_config=user_config_file(),
-        ),
+        endpoint=endpoint,
         files=files,
         line=line,
         num_samples=num_samples,
