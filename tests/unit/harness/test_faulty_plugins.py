@@ -1,6 +1,7 @@
 """What plugins do wrong ends their attempt, never the run, and never looks like a success."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -23,18 +24,14 @@ async def test_a_failed_model_call_that_the_rollout_hides_is_counted(is_async):
 
         @rollout
         async def hides(context, proxy, sample):
-            try:
+            with suppress(Exception):
                 await proxy.async_rollout_client().chat.completions.create(**QUESTION)
-            except Exception:
-                pass
     else:
 
         @rollout
         def hides(context, proxy, sample):
-            try:
+            with suppress(Exception):
                 proxy.rollout_client().chat.completions.create(**QUESTION)
-            except Exception:
-                pass
 
     async with running([REFUSED]) as run:
         record = (await run.rollout(hides)).record
@@ -47,10 +44,8 @@ async def test_a_failed_call_that_the_rollout_makes_again_is_not_hidden():
     async def tries_again(context, proxy, sample):
         client = proxy.async_rollout_client()
         for _ in range(2):
-            try:
+            with suppress(Exception):
                 await client.chat.completions.create(**QUESTION)
-            except Exception:
-                continue
 
     async with running([REFUSED, "fine"]) as run:
         record = (await run.rollout(tries_again)).record

@@ -1,4 +1,4 @@
-"""Whatever an endpoint answers with status 200 is an answer or an endpoint's error, never a crash."""
+"""Whatever an endpoint answers with status 200 is an answer or its own error, never a crash."""
 
 import copy
 import json
