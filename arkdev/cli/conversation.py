@@ -48,9 +48,13 @@ class ConversationPrinter:
         message: Mapping[str, Any],
         *,
         turn: TurnRecord | None = None,
-        duration_s: float | None = None,
+        tools_of: TurnRecord | None = None,
     ) -> None:
-        """Print one message: `turn` is the model call that made it, `duration_s` a tool's time."""
+        """Print one message: `turn` is the model call that made it.
+
+        With the first result of the tools that `tools_of` called goes the time that they took:
+        several run side by side, so it is the time of all of them.
+        """
         role = str(message.get("role") or "?")
         header = Text(role, style=f"bold {_ROLE_STYLES.get(role, 'default')}")
         name = self._tool_names.get(str(message.get("tool_call_id")))
@@ -58,8 +62,10 @@ class ConversationPrinter:
         if turn is not None:
             self._num_turns += 1
             notes += self._turn_notes(turn)
-        if duration_s is not None:
-            notes.append(duration(duration_s))
+        if tools_of is not None and tools_of.tool_duration_s is not None:
+            num_calls = len(tools_of.tool_calls)
+            shared = f" for {num_calls} calls" if num_calls > 1 else ""
+            notes.append(f"{duration(tools_of.tool_duration_s)}{shared}")
         header.append("".join(f"  {self._signs.dot}  {note}" for note in notes), style="dim")
         self._console.print(Text(), header, sep="\n")
         self._body(message, is_tool=role == "tool")
@@ -105,6 +111,8 @@ class ConversationPrinter:
                 self._indent(f"{error}: {grader.error or 'no error text'}", style="red")
                 if grader.where:
                     self._indent(grader.where, style="dim")
+                if grader.traceback:
+                    self._indent(grader.traceback.rstrip(), style="dim")
 
     def _turn_notes(self, turn: TurnRecord) -> list[str]:
         notes = [f"turn {self._num_turns}", duration(turn.duration_s)]
@@ -167,16 +175,15 @@ def render_turns(
     """
     printer = ConversationPrinter(console)
     answers = _turns_by_message(messages, turns)
-    tool_time: float | None = None
+    caller: TurnRecord | None = None
     for place, message in enumerate(messages):
         if message.get("role") == "assistant":
-            turn = answers.get(place)
-            tool_time = turn.tool_duration_s if turn else None
-            printer.message(message, turn=turn)
+            caller = answers.get(place)
+            printer.message(message, turn=caller)
         else:
             is_tool = message.get("role") == "tool"
-            printer.message(message, duration_s=tool_time if is_tool else None)
-            tool_time = None  # one time covers all results of a turn: shown with the first
+            printer.message(message, tools_of=caller if is_tool else None)
+            caller = None
     if graders:
         printer.grades(graders, index=index, reward=reward)
 
@@ -208,7 +215,7 @@ def pretty_arguments(arguments: object, *, width: int) -> tuple[str, str]:
         return str(arguments), "the arguments are not a string"
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments, "the arguments are not JSON"
     if not isinstance(value, dict):
         is_double = isinstance(value, str) and value.lstrip().startswith("{")
@@ -226,7 +233,7 @@ def _pretty_json(text: str) -> str:
         return text
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -197,13 +197,15 @@ class ConversationDisplay(Display):
                 self._head(session)
             turns = session.turns
             messages = session.conversation.plain_messages
-            waits = [turn.tool_duration_s for turn in turns]
+            caller = turns[-2] if len(turns) > 1 else None
             for message in messages[self._num_shown :]:
-                is_answer = message is messages[-1]
-                tool_time = waits[-2] if message.get("role") == "tool" and len(waits) > 1 else None
+                is_answer, is_tool = message is messages[-1], message.get("role") == "tool"
                 self._printer.message(
-                    message, turn=turns[-1] if is_answer else None, duration_s=tool_time
+                    message,
+                    turn=turns[-1] if is_answer else None,
+                    tools_of=caller if is_tool else None,
                 )
+                caller = None if is_tool else caller
             self._num_shown = len(messages)
 
     def on_rollout(self, finished: FinishedRollout) -> None:

@@ -148,6 +148,7 @@ class GroupGrading:
             attempts=len(attempts),
             error=outcome.error,
             where=outcome.where,
+            traceback=outcome.traceback,
         )
 
     async def _attempt(
@@ -208,6 +209,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         attempts=max((call.attempts for call in calls), default=0),
         error=failed.error if failed else None,
         where=failed.where if failed else None,
+        traceback=failed.traceback if failed else None,
     )
 
 

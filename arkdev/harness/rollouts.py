@@ -133,11 +133,12 @@ class RolloutRunner:
                 kept[:] = _kept(session, outcome, sample)
             except Exception as error:  # noqa: BLE001 (what a plugin did to its conversation)
                 kept[:] = [_Kept(sample.plain_messages, Conversation())]
-                outcome = replace(
-                    outcome_of_exception(error),
-                    num_turns=outcome.num_turns,
-                    num_model_call_retries=outcome.num_model_call_retries,
-                )
+                if outcome.verdict is Verdict.SUCCESS:
+                    outcome = replace(
+                        outcome_of_exception(error),
+                        num_turns=outcome.num_turns,
+                        num_model_call_retries=outcome.num_model_call_retries,
+                    )
             return outcome
 
         outcome, attempts = await run_attempts(attempt)

@@ -37,6 +37,11 @@ WARNINGS: dict[str, WarningText] = {
         "tool arguments were a JSON string that holds JSON",
         "decode once more in the tool, or let the reward punish it",
     ),
+    "tool_message_without_call": WarningText(
+        "a tool message was sent that answers no tool call of the assistant message before it",
+        "append the assistant message with its tool_calls, then a tool message for each call with "
+        "its tool_call_id; strict endpoints refuse anything else",
+    ),
     "raw_call_not_processed": WarningText(
         "a raw client's answer was never handed to proxy.process_completion()",
         "call it after every answer, or use a wrapped client",

@@ -56,10 +56,9 @@ class Call:
             k: v for k, v in (self._kwargs.get("extra_body") or {}).items() if v is not None
         }
         _refuse_sampling_parameters({**self._kwargs, **extra_body})
-        timeout = self._kwargs.get("timeout")
-        self.timeout_s = float(timeout) if isinstance(timeout, (int, float)) else None
+        self.timeout_s = _seconds(self._kwargs.get("timeout"))
         given = {k: v for k, v in self._kwargs.items() if k not in _CLIENT_OPTIONS}
-        self.body: dict[str, Any] = to_plain({**given, **extra_body})
+        self.body: dict[str, Any] = _plain_body({**given, **extra_body})
         is_stream = bool(self.body.pop("stream", None))
         headers = {str(name).lower() for name in self._kwargs.get("extra_headers") or {}}
         self.keeps_own_way = is_stream or _RAW_RESPONSE_HEADER in headers
@@ -130,6 +129,7 @@ class ChatCall(Call):
                 "response ids, which chat completions do not have",
                 where=callers_place(),
             )
+        _check_messages(self.body.get("messages", []))
         self.messages = [clean_message(message) for message in self.body.get("messages", [])]
         self.body["messages"] = self.messages
         self._context_messages: list[Any] | None = None
@@ -217,6 +217,43 @@ class ResponsesCall(Call):
 
 def _is_given(value: Any) -> bool:
     return value is not None and type(value).__name__ not in _UNSET_TYPES
+
+
+def _seconds(timeout: Any) -> float | None:
+    """Return a timeout in seconds; of an `httpx.Timeout` what it allows for the answer."""
+    seconds = getattr(timeout, "read", timeout)
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise PluginError(
+            f"timeout={timeout!r} is no time",
+            where=callers_place(),
+            hint="give seconds as a number, or an httpx.Timeout",
+        )
+    return float(seconds)
+
+
+def _plain_body(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return to_plain(given)  # type: ignore[no-any-return]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PluginError(
+            f"the request cannot be sent as JSON: {error}", where=callers_place()
+        ) from error
+
+
+def _check_messages(messages: Any) -> None:
+    problem = "" if isinstance(messages, list) else f"messages is {messages!r:.80}, not a list"
+    for index, message in enumerate(messages if not problem else ()):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            problem = f"messages[{index}] is {message!r:.80}, not a message with a role"
+            break
+    if problem:
+        raise PluginError(
+            problem,
+            where=callers_place(),
+            hint='messages is a list of objects: [{"role": "user", "content": "..."}]',
+        )
 
 
 def _refuse_sampling_parameters(given: dict[str, Any]) -> None:

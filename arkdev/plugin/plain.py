@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +24,8 @@ def _dumped(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump()
-    raise TypeError(f"{value!r} ({type(value).__name__}) is not JSON")
+    asks_await = "; did you forget await?" if inspect.isawaitable(value) else ""
+    raise TypeError(f"{value!r} ({type(value).__name__}) is not JSON{asks_await}")
 
 
 def plain_messages(messages: Iterable[Any]) -> list[dict[str, Any]]:

@@ -274,7 +274,8 @@ def _number(name: str, value: Any, *, plugin: Plugin) -> float:
     raise PluginResultError(
         f"{plugin.name} returned {name}={_shown(value)}, {problem}",
         where=plugin.place,
-        hint="a number is an int or a float; write float(...) where it is meant",
+        hint=_what_it_lacks(value)
+        or "a number is an int or a float; write float(...) where it is meant",
     )
 
 

@@ -13,14 +13,17 @@ to the gateway.
 from __future__ import annotations
 
 import contextvars
+import difflib
+import functools
+import inspect
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from arkdev.errors import PluginError
 from arkdev.observe.attempt import current_attempt
-from arkdev.plugin.calls import Call, ChatCall, ResponsesCall
-from arkdev.plugin.client_settings import has_settings_of_its_own
+from arkdev.plugin.calls import REFUSED_PARAMETERS, Call, ChatCall, ResponsesCall
+from arkdev.plugin.client_settings import OURS, has_settings_of_its_own
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.source import callers_place
 
@@ -71,6 +74,12 @@ _RESPONSES = _Api(
 
 
 def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> Any:
+    if not isinstance(proxy, InferenceProxy):
+        raise PluginError(
+            f"a client is wrapped for {proxy!r:.80}, which is no proxy",
+            where=callers_place(),
+            hint="pass the proxy that the rollout was given",
+        )
     resource = api.resource(client)
     create = getattr(resource, "create", None)
     if resource is None or create is None:
@@ -84,8 +93,34 @@ def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> A
     if tracked is None:
         tracked = _TrackedCreate(client, create, api.call)
         resource.create = tracked.async_create() if is_async else tracked.sync_create()
+        if callable(getattr(resource, "parse", None)):
+            resource.parse = tracked.parse(resource.parse, is_async=is_async)
+        beta = api.resource(getattr(client, "beta", None))
+        if beta is not None and beta is not resource:  # another object with the same methods
+            beta.create = resource.create
+            if hasattr(resource, "parse"):
+                beta.parse = resource.parse
+        _wrap_copies(client, tracked, api, is_async=is_async)
     tracked.bind(proxy)
     return client
+
+
+def _wrap_copies(client: Any, tracked: _TrackedCreate, api: _Api, *, is_async: bool) -> None:
+    """Let ``with_options`` and ``copy`` return a client that is wrapped for the same proxy."""
+    copy = getattr(client, "with_options", None)
+    if not callable(copy):
+        return
+
+    def wrapped_copy(*args: Any, **kwargs: Any) -> Any:
+        made = copy(*args, **kwargs)
+        settings = ("timeout", "max_retries", "_client")
+        if getattr(client, OURS, False) and all(
+            getattr(made, name, None) == getattr(client, name, None) for name in settings
+        ):
+            setattr(made, OURS, True)
+        return _wrap(made, tracked.proxy(), api, is_async=is_async)
+
+    client.with_options = client.copy = wrapped_copy
 
 
 def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
@@ -162,9 +197,40 @@ class _TrackedCreate:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if args:
             raise PluginError("create() takes keyword arguments only", where=callers_place())
-        return self._call_class(self._proxy(), kwargs)
+        _check_keywords(self._original, kwargs)
+        return self._call_class(self.proxy(), kwargs)
 
-    def _proxy(self) -> InferenceProxy:
+    def parse(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        """Return the function that replaces ``parse``: checked like `create`, the client's own way.
+
+        The library makes the format of the answer from a class, so only it can send the call.
+        """
+
+        def prepared(kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
+            formats = ("response_format", "text_format")
+            plain = {name: value for name, value in kwargs.items() if name not in formats}
+            call = self._call_class(self.proxy(), plain)
+            own = (
+                call.standalone_kwargs()
+                if call.access is None
+                else call.gateway_kwargs(self._client)
+            )
+            return call, {**kwargs, **own}
+
+        def finished(call: Call, answer: Any) -> Any:
+            return answer if call.access is not None else call.finish_standalone(answer)
+
+        def parse(**kwargs: Any) -> Any:
+            call, own = prepared(kwargs)
+            return finished(call, original(**own))
+
+        async def async_parse(**kwargs: Any) -> Any:
+            call, own = prepared(kwargs)
+            return finished(call, await original(**own))
+
+        return async_parse if is_async else parse
+
+    def proxy(self) -> InferenceProxy:
         """Return the proxy that the call belongs to.
 
         A call of an attempt never counts for another attempt. A thread that knows of no attempt
@@ -193,3 +259,26 @@ class _TrackedCreate:
             hint="use a client of its own for each rollout (proxy.rollout_client()), wrap a shared "
             "one in each rollout, or run the thread in contextvars.copy_context()",
         )
+
+
+def _check_keywords(create: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    """Raise `TypeError` for a keyword that the client's own `create` would refuse as well."""
+    known = _keywords(getattr(create, "__func__", create))
+    unknown = [] if known is None else [name for name in kwargs if name not in known]
+    refused = [name for name in unknown if name not in REFUSED_PARAMETERS]
+    if refused:
+        near = difflib.get_close_matches(refused[0], known or (), n=1)
+        advice = f"; did you mean {near[0]!r}?" if near else "; extra_body takes fields of a server"
+        raise TypeError(f"create() got an unexpected keyword argument {refused[0]!r}{advice}")
+
+
+@functools.lru_cache(maxsize=16)
+def _keywords(create: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the names of its parameters; None when it takes any."""
+    try:
+        parameters = inspect.signature(create).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters)

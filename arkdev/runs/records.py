@@ -130,6 +130,7 @@ class GraderRecord:
     duration_s: float = 0.0
     error: str | None = None
     where: str | None = None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,29 @@
-"""What is odd about a model's answer. Counted in the report; the answer itself is left alone."""
+"""What is odd about a model call. Counted in the report; question and answer are left alone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+
+def notes_on_request(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield a note for each tool message that answers no tool call before it."""
+    called: set[str] = set()
+    for message in messages:
+        if message.get("role") == "assistant":
+            calls = message.get("tool_calls")
+            called.update(
+                str(call.get("id"))
+                for call in (calls if isinstance(calls, list) else ())
+                if isinstance(call, dict)
+            )
+        elif message.get("role") == "tool":
+            call_id = message.get("tool_call_id")
+            if not call_id:
+                yield "tool_message_without_call", "a tool message has no tool_call_id"
+            elif str(call_id) not in called:
+                yield "tool_message_without_call", f"no call before it has the id {call_id}"
 
 
 def notes_on_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:

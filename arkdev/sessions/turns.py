@@ -9,7 +9,7 @@ from typing import Any
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode
 from arkdev.runs.records import TurnRecord
-from arkdev.sessions.checks import notes_on_answer
+from arkdev.sessions.checks import notes_on_answer, notes_on_request
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Turn:
 def notes_on(turns: Iterable[Turn], conversation: Conversation) -> Iterator[tuple[str, str]]:
     """Yield (warning code, detail) of everything odd about calls and what they came to."""
     for turn in turns:
+        yield from notes_on_request(turn.call.body["messages"])
         yield from notes_on_answer(turn.answer)
     if any(turn.is_unacknowledged for turn in turns):
         yield "raw_call_not_processed", ""
