@@ -5,6 +5,7 @@ Three retries: four attempts in all. FAILURE and RETRY are tried again, SUCCESS 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -79,7 +80,21 @@ def outcome_of_exception(error: BaseException) -> Outcome[_T]:
         )
     return Outcome(
         verdict,
-        error=text_of_exception(error),
+        error=text_of_exception(error) + _advice(error),
         where=place_of_exception(error) or None,
         traceback=users_traceback(error),
     )
+
+
+def _advice(error: BaseException) -> str:
+    """Explain two errors that a missing or a superfluous ``await`` brings."""
+    text = text_of_exception(error)
+    if isinstance(error, TypeError) and _AWAITED_ANSWER.search(text):
+        return " (rollout_client() answers at once; to await, take proxy.async_rollout_client())"
+    if isinstance(error, (AttributeError, TypeError)) and _LEFT_COROUTINE.search(text):
+        return " (did you forget await?)"
+    return ""
+
+
+_AWAITED_ANSWER = re.compile(r"(ChatCompletion|Response)\w* can't be used in 'await' expression")
+_LEFT_COROUTINE = re.compile(r"'?coroutine'? object (has no attribute|is not)")

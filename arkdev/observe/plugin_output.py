@@ -7,12 +7,14 @@ standard output. Output from outside an attempt is left alone.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from arkdev.observe.attempt import current_attempt
@@ -101,6 +103,36 @@ class _PrintedBytes(io.RawIOBase):
         return len(data)
 
 
+def _where() -> str:
+    attempt = current_attempt.get()
+    return attempt.name if attempt is not None else "-"
+
+
+def _warning_to(sink: Sink) -> Callable[..., None]:
+    """Return what takes the place of `warnings.showwarning`: forgotten awaits tell there."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
+        line = place[0] if place else 0
+        sink(f"WARNING [{_where()}] {category.__name__}: {message} ({filename}:{line})")
+
+    return show
+
+
+def _loop_errors_to(sink: Sink) -> None:
+    """Send what no task of the running loop awaited to `sink`, also when the block has ended.
+
+    Such errors come when the garbage collector finds the task.
+    """
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = f": {type(error).__name__}: {error}" if error is not None else ""
+        sink(f"ERROR [{_where()}] asyncio: {context.get('message')}{text}")
+
+    with suppress(RuntimeError):  # no loop is running
+        asyncio.get_running_loop().set_exception_handler(handle)
+
+
 @contextmanager
 def plugin_output_to(sink: Sink) -> Iterator[None]:
     """Send what plugins log and print inside the block to `sink`, line by line."""
@@ -111,9 +143,13 @@ def plugin_output_to(sink: Sink) -> Iterator[None]:
     root.addHandler(handler)
     root.setLevel(min(level, logging.INFO) if level else logging.INFO)
     sys.stdout, sys.stderr = printed
+    show_warning = warnings.showwarning
+    warnings.showwarning = _warning_to(sink)
+    _loop_errors_to(sink)
     try:
         yield
     finally:
+        warnings.showwarning = show_warning
         sys.stdout, sys.stderr = stdout, stderr
         for stream in printed:
             stream.flush_lines()

@@ -79,6 +79,8 @@ class Plugin:
     place: str = ""
     """file:line of the function."""
     is_async: bool = False
+    decorator: str = ""
+    """The decorator's name as it was written."""
 
 
 def plugin_of(function: Any) -> Plugin | None:
@@ -96,8 +98,9 @@ _Decorated = Callable[..., Awaitable[Any]]
 class _Decorator:
     """One decorator in its three call forms: bare, with ``()``, with arguments (Y-32)."""
 
-    def __init__(self, kind: PluginKind, doc: str) -> None:
+    def __init__(self, kind: PluginKind, doc: str, *, name: str = "") -> None:
         self.kind = kind
+        self.name = name or kind.value
         self.__doc__ = doc
 
     @typing.overload
@@ -128,9 +131,9 @@ class _Decorator:
         def decorate(target: Callable[..., Any]) -> _Decorated:
             if not callable(target):
                 raise PluginSignatureError(
-                    f"@{self.kind.value} was given {target!r} in place of a function",
+                    f"@{self.name} was given {target!r} in place of a function",
                     where=callers_place(),
-                    hint=f"write @{self.kind.value}(name=..., runtime=Runtime(...))",
+                    hint=f"write @{self.name}(name=..., runtime=Runtime(...))",
                 )
             plugin = Plugin(
                 kind=self.kind,
@@ -139,6 +142,7 @@ class _Decorator:
                 runtime=runtime or Runtime(),
                 place=place_of(target),
                 is_async=_is_coroutine_function(target),
+                decorator=self.name,
             )
             _check_parameters(target, plugin)
             return _make_callable(target, plugin)
@@ -186,14 +190,56 @@ def _check_parameters(target: Callable[..., Any], plugin: Plugin) -> None:
     expected = plugin.kind.parameters
     try:
         signature.bind(*expected)
+        problem = _misplaced(target, list(signature.parameters), plugin)
     except TypeError as error:
-        names = ", ".join(signature.parameters) or "no parameters"
-        raise PluginSignatureError(
-            f"{plugin.name} takes ({names}), but a {plugin.kind.value} is called with "
-            f"({', '.join(expected)}): {error}",
-            where=plugin.place,
-            hint=f"def {plugin.name}({', '.join(expected)}): ...",
-        ) from None
+        problem = str(error)
+    if not problem:
+        return
+    names = ", ".join(signature.parameters) or "no parameters"
+    word = "async def" if plugin.is_async else "def"
+    hint = f"{word} {plugin.name}({', '.join(expected)}): ..."
+    other = _OTHER_GRADER.get(plugin.kind)
+    if other is not None and _PARAMETERS[other][2] in signature.parameters:
+        hint = f"decorate it with @{other.value}, or write {hint}"
+    raise PluginSignatureError(
+        f"{plugin.name} takes ({names}), but @{plugin.decorator} makes it be called with "
+        f"({', '.join(expected)}): {problem}",
+        where=plugin.place,
+        hint=hint,
+    )
+
+
+def _misplaced(target: Callable[..., Any], names: list[str], plugin: Plugin) -> str:
+    """Say which parameter will get what another one is meant for; "" when none is seen to.
+
+    Names are the user's own; only the documented ones, and the contract's records as annotations,
+    tell what is meant.
+    """
+    hints = dict(_hints(innermost(target)))
+    other = _OTHER_GRADER.get(plugin.kind)
+    for name, given in zip(names, plugin.kind.parameters, strict=False):
+        is_documented = name in plugin.kind.parameters
+        is_others = other is not None and name == _PARAMETERS[other][2]
+        if name != given and (is_documented or is_others):
+            return f"{name} would be given the {given}"
+        record = getattr(hints.get(name), "__name__", "")
+        if record in _RECORDS and record not in _RECORD_OF.get(given, ()):
+            return f"{name} is annotated with {record}, but it would be given the {given}"
+    return ""
+
+
+_OTHER_GRADER = {
+    PluginKind.SINGLE_GRADER: PluginKind.GROUP_GRADER,
+    PluginKind.GROUP_GRADER: PluginKind.SINGLE_GRADER,
+}
+_RECORD_OF = {
+    "context": ("PluginContext",),
+    "proxy": ("InferenceProxy", "RolloutInferenceProxy"),
+    "sample": ("ChatCompletionSample",),
+    "trajectory": ("Trajectory",),
+}
+"""The contract's records, by the documented parameter that they annotate."""
+_RECORDS = frozenset(record for records in _RECORD_OF.values() for record in records)
 
 
 class _Adapter:
@@ -273,7 +319,9 @@ single_rollout = _Decorator(
     "Mark a rollout: one call makes one trajectory. f(context, proxy, sample) (DEC-03).",
 )
 rollout = _Decorator(
-    PluginKind.SINGLE_ROLLOUT, "The older name of `single_rollout`; the same thing (DEC-01)."
+    PluginKind.SINGLE_ROLLOUT,
+    "The older name of `single_rollout`; the same thing (DEC-01).",
+    name="rollout",
 )
 group_rollout = _Decorator(
     PluginKind.GROUP_ROLLOUT,

@@ -10,6 +10,7 @@ import pytest
 
 from arkdev import (
     ChatCompletionSample,
+    PluginContext,
     PluginInstance,
     Runtime,
     Trajectory,
@@ -35,6 +36,10 @@ def grader_function(context, sample, trajectory):
     return 1.0
 
 
+def group_grader_function(context, sample, trajectories):
+    return [1.0]
+
+
 @pytest.mark.parametrize(
     ("decorator", "function", "kind", "markers"),
     [
@@ -47,7 +52,7 @@ def grader_function(context, sample, trajectory):
             {"_is_rollout", "_is_group_rollout"},
         ),
         (single_grader, grader_function, "single_grader", {"_is_grader", "_is_single_grader"}),
-        (group_grader, grader_function, "group_grader", {"_is_grader", "_is_group_grader"}),
+        (group_grader, group_grader_function, "group_grader", {"_is_grader", "_is_group_grader"}),
     ],
 )
 def test_each_decorator_marks_its_kind(decorator, function, kind, markers):
@@ -250,3 +255,51 @@ async def test_request_concurrency_limits_the_calls_of_a_grader(limit):
 @rollout
 async def async_rollout_plugin(context, proxy, sample):
     return None
+
+
+def ordered(context, sample, proxy): ...
+
+
+def annotated(context: ChatCompletionSample, proxy, sample): ...
+
+
+def other_record(context, proxy: PluginContext, data): ...
+
+
+async def plural(context, sample, trajectories): ...
+
+
+def singular(context, sample, trajectory): ...
+
+
+def bare_record(context, sample, items: Trajectory): ...
+
+
+MISPLACED = [
+    (rollout, ordered, "@rollout .*: sample would be given the proxy", "def ordered(context, pr"),
+    (single_rollout, annotated, "context is annotated with ChatCompletionSample", "def annotated("),
+    (rollout, other_record, "proxy is annotated with PluginContext", "def other_record("),
+    (single_grader, plural, "trajectories would be given the trajectory", "@group_grader"),
+    (single_grader, plural, "@single_grader makes it be called", "async def plural("),
+    (group_grader, singular, "trajectory would be given the trajectories", "@single_grader"),
+    (group_grader, bare_record, "items is annotated with Trajectory", "def bare_record("),
+]
+
+
+@pytest.mark.parametrize(("decorator", "function", "problem", "hint"), MISPLACED)
+def test_parameters_that_would_be_given_something_else_are_refused(
+    decorator, function, problem, hint
+):
+    with pytest.raises(PluginSignatureError, match=problem) as refused:
+        decorator(function)
+    assert hint in refused.value.hint
+    assert refused.value.where.startswith(__file__)
+
+
+def test_names_of_one_s_own_are_left_alone():
+    def grade(ctx, line, completion: Trajectory): ...
+
+    def roll(_, inference, data: ChatCompletionSample, extra=None): ...
+
+    assert plugin_of(single_grader(grade)).decorator == "single_grader"
+    assert plugin_of(rollout(roll)).decorator == "rollout"

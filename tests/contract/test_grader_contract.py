@@ -437,3 +437,13 @@ async def test_a_weighted_reward_that_overflows_is_ungraded():
 
     group = await graded(as_grader(huge, weight=10.0))
     assert group.rewards == (None, 10.0)
+
+
+async def test_a_grader_that_raises_leaves_its_traceback():
+    @group_grader
+    def raises(context, sample, trajectories):
+        raise KeyError("no such city")
+
+    (grader,) = (await graded(raises)).graders
+    assert grader.error == "KeyError: 'no such city'"
+    assert 'raise KeyError("no such city")' in grader.traceback

@@ -65,7 +65,7 @@ def test_a_data_file_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("reference", "said", "place"),
     [
-        ("short:good", "good takes (trajectory), but a single_grader is called with", ":4"),
+        ("short:good", "good takes (trajectory), but @single_grader makes it be called with", ":4"),
         ("several:plain", "plugins.several:plain is not a plugin: it has no decorator", ":12"),
         ("several:also", "is a single_rollout, not a grader", ":8"),
         ("missing:f", "No module named 'no_such_package'", ":1"),

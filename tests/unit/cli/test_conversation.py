@@ -49,6 +49,19 @@ def test_each_turn_shows_its_time_tokens_and_finish_reason():
     ]
 
 
+def test_a_time_that_several_tools_share_is_shown_once_as_theirs():
+    second = {"role": "tool", "tool_call_id": "c2", "content": "13"}
+    turns = (TurnRecord(0.0, 0.31, "tool_calls", 212, 34, ("get_weather", "add"), 0.053), TURNS[1])
+    text = shown(messages=(*MESSAGES[:5], second, MESSAGES[5]), turns=turns)
+    tools = [line for line in text.splitlines() if line.startswith("tool")]
+    assert tools == ["tool  ·  get_weather  ·  53 ms for 2 calls", "tool"]
+
+
+def test_arguments_nested_beyond_all_bounds_are_shown():
+    deep = "[" * 100_000
+    assert pretty_arguments(deep, width=80) == (deep, "the arguments are not JSON")
+
+
 def test_content_reasoning_and_calls_are_shown_in_order():
     text = shown(messages=MESSAGES, turns=TURNS)
     parts = ["天气 in Paris?", "I must look it up.", '→ get_weather (city="Paris")', '{"t": 21}']
@@ -59,7 +72,16 @@ def test_content_reasoning_and_calls_are_shown_in_order():
 def test_grades_show_each_reward_of_this_member_and_the_weighted_one():
     graders = (
         GraderRecord("answer", 1.0, Verdict.SUCCESS, (0.0, 1.0), {"length": 12.0}),
-        GraderRecord("judge", 0.5, Verdict.FAILURE, (), attempts=4, error="503", where="g.py:9"),
+        GraderRecord(
+            "judge",
+            0.5,
+            Verdict.FAILURE,
+            (),
+            attempts=4,
+            error="503",
+            where="g.py:9",
+            traceback="Traceback of the judge",
+        ),
     )
     text = shown(messages=MESSAGES, graders=graders, index=1, reward=None)
     rows = [line.split() for line in text.splitlines()]
@@ -67,7 +89,7 @@ def test_grades_show_each_reward_of_this_member_and_the_weighted_one():
     assert ["judge", "×0.5", "ungraded"] in [row[:3] for row in rows]
     assert ["weighted", "ungraded"] in [row[:2] for row in rows]
     assert "judge: failure in 4 attempts: 503" in text
-    assert "g.py:9" in text
+    assert "g.py:9" in text and "Traceback of the judge" in text
 
 
 @pytest.mark.parametrize(

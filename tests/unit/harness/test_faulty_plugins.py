@@ -184,3 +184,24 @@ async def test_an_answer_of_odd_messages_is_a_failure_and_no_crash():
     async with running([broken, broken, broken, broken]) as run:
         verdict, error = outcome(await run.rollout(asks))
     assert verdict is Verdict.FAILURE and error
+
+
+async def test_awaiting_a_synchronous_client_says_which_client_to_take():
+    @rollout
+    async def mixes(context, proxy, sample):
+        await proxy.rollout_client().chat.completions.create(**QUESTION)
+
+    @rollout
+    async def forgets(context, proxy, sample):
+        call = proxy.async_rollout_client().chat.completions.create(**QUESTION)
+        try:
+            return call.choices
+        finally:
+            call.close()
+
+    async with running() as run:
+        _, mixed = outcome(await run.rollout(mixes))
+        _, forgotten = outcome(await run.rollout(forgets))
+    assert "can't be used in 'await' expression" in mixed
+    assert "take proxy.async_rollout_client()" in mixed
+    assert "did you forget await?" in forgotten

@@ -1,10 +1,12 @@
 """What plugins log and print, line by line and by attempt."""
 
 import asyncio
+import gc
 import io
 import logging
 import sys
 import threading
+import warnings
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
@@ -182,3 +184,26 @@ def test_lines_of_many_threads_stay_whole():
         for thread in threads:
             thread.join()
     assert sorted(lines) == sorted(f"PRINT [{i}.0] {i}.0 {n}" for i in range(4) for n in range(50))
+
+
+async def test_warnings_and_errors_that_nobody_awaited_go_to_the_log(capsys):
+    lines = []
+
+    async def fails():
+        raise ValueError("lost")
+
+    with plugin_output_to(lines.append):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            shown = warnings.showwarning  # catch_warnings puts its own back
+            with attempt("7.1"):
+                shown("coroutine 'f' was never awaited", RuntimeWarning, "plugins/a.py", 3)
+        task = asyncio.create_task(fails())
+        await asyncio.sleep(0)
+        del task
+        gc.collect()
+    assert lines[0] == (
+        "WARNING [7.1] RuntimeWarning: coroutine 'f' was never awaited (plugins/a.py:3)"
+    )
+    assert "asyncio: Task exception was never retrieved: ValueError: lost" in lines[1]
+    assert capsys.readouterr().err == ""
