@@ -23,7 +23,7 @@ from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
-from arkdev.harness.hidden_tasks import hide_current_task
+from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SessionDoor
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
@@ -87,10 +87,10 @@ async def run_test(
     the first calls for their key or model ("stopped" in the run folder). When it is cancelled the
     run folder says "interrupted".
     """
-    hide_current_task()
     statistics = RunStatistics(plan.num_generations)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
+        stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
             _running_services(plan, observer, retries or RetryPolicy())
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from arkdev.harness.grading import GroupGrading
-from arkdev.harness.hidden_tasks import hidden, hide_current_task
+from arkdev.harness.hidden_tasks import current_task_hidden, hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
 from arkdev.runs.records import GroupRecord, Verdict
 
@@ -83,7 +83,10 @@ class Engine:
     async def run(self, samples: Iterable[SampleToRun]) -> None:
         """Run every sample; returns when the last group is done."""
         work = self._work(samples)
-        hide_current_task()
+        with current_task_hidden():
+            await self._run(work)
+
+    async def _run(self, work: Iterable[tuple[_Group, range]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._settings.concurrency):
                 hidden(tasks.create_task(self._slot(work, tasks)))

@@ -6,6 +6,8 @@ A plugin that cleans up with ``for task in asyncio.all_tasks(): task.cancel()`` 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 _Task = TypeVar("_Task", bound="asyncio.Task[object]")
@@ -17,8 +19,13 @@ def hidden(task: _Task) -> _Task:
     return task
 
 
-def hide_current_task() -> None:
-    """Hide the task that is running."""
+@contextmanager
+def current_task_hidden() -> Iterator[None]:
+    """Hide the task that is running for as long as the block lasts."""
     task = asyncio.current_task()
-    if task is not None:
-        hidden(task)
+    assert task is not None
+    hidden(task)
+    try:
+        yield
+    finally:
+        asyncio._register_task(task)

@@ -202,9 +202,9 @@ def test_one_content_part_is_made_a_list_in_the_sample_alone(tmp_path: Path) -> 
 
 
 def test_defaults_are_told_from_given_values(tmp_path: Path) -> None:
-    text = line(temperature=1, top_k=None, n=2.0, model="m", thinking={"type": "auto"}, tools=None)
+    text = line(temperature=1, top_k=None, n=1.0, model="m", thinking={"type": "auto"}, tools=None)
     [item] = read_samples(write(tmp_path, text))
-    assert item.sample.n == 2 and item.sample.top_k == 0
+    assert item.sample.n == 1 and item.sample.top_k == 0
     assert {"temperature", "n"} <= item.sample.model_fields_set
     assert not {"top_k", "top_p"} & item.sample.model_fields_set
     assert item.sample["model"] == "m"
