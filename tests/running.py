@@ -29,6 +29,8 @@ from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, Sessi
 from arkdev.types import ChatCompletionSample, PluginContext
 
 LINE = {"messages": [{"role": "user", "content": "how is the weather?"}]}
+QUESTION = {"model": "m", **LINE}
+"""Arguments of `chat.completions.create`."""
 WEATHER_TOOL = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}},
@@ -208,6 +210,11 @@ class Run:
         )
         await engine.run(sample_to_run(line, index=index) for index, line in enumerate(lines))
         return sorted(self.groups, key=lambda group: group.sample_index)
+
+
+def lines(count: int) -> list[dict[str, Any]]:
+    """Dataset lines that know their number."""
+    return [{**LINE, "extra": {"index": index}} for index in range(count)]
 
 
 def sample_to_run(line: dict[str, Any] = LINE, *, index: int = 0, **sampling: Any) -> SampleToRun:

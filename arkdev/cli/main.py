@@ -28,7 +28,7 @@ _COMMANDS = ("init", "run", "runs")
 _GROUPS = ("test", "endpoint")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
-_GROUP_COMMANDS = (("endpoint", "endpoint_list"),)
+_GROUP_COMMANDS = (("endpoint", "endpoint_list"), ("endpoint", "endpoint_check"))
 """(group, module): the module registers its commands on that group."""
 
 _OUTPUT_CLOSED = 141

@@ -206,6 +206,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "settings": plan.settings(),
         "summary": outcome.summary.to_json(),
         "clients_built": outcome.clients_built,
+        "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
         "warnings": [*plan.notes, *map(str, plan.warnings)],
     }

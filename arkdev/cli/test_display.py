@@ -121,12 +121,21 @@ class Display:
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
+        self._say_judge(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
                 f"\n{outcome.clients_built} model clients were built by plugins, "
                 f"{cost_ms:.0f} ms of CPU each; proxy.rollout_client() costs under 1 ms.",
                 soft_wrap=True,
+            )
+
+    def _say_judge(self, outcome: PluginTestOutcome) -> None:
+        if outcome.judge_calls:
+            calls = "model call" if outcome.judge_calls == 1 else "model calls"
+            self._say(
+                f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
+                "set ARK_BASE_URL and ARK_API_KEY to judge with another"
             )
 
     def _name(self, outcome: PluginTestOutcome) -> str | None:
@@ -217,6 +226,7 @@ class ConversationDisplay(Display):
             text = describe_warning(warning.code)
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
+        self._say_judge(outcome)
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:

@@ -15,6 +15,11 @@ from arkdev.plugin.responses import answer_of_response
 MAX_TEXT_CHARS = 200
 """How much of a body that is not JSON an error keeps."""
 
+_PAGE_STARTS = ("<!doctype html", "<html")
+_PAGE_HINT = (
+    "This is a web page and no model's answer. Check the URL (the base URL of many servers ends "
+    "in /v1), and whether a login page or a proxy lies before the endpoint."
+)
 _TRANSIENT_STATUSES = frozenset({408, 409, 429})
 
 _HINTS = {
@@ -32,7 +37,8 @@ def check_answer(body: object, *, status: int, headers: Mapping[str, str]) -> di
     `EndpointResponseError`, whose message holds the status, the server's code and its message, for
     a status outside 200..299, for an ``error`` in the body, for ``choices`` that are missing, null
     or empty, and for anything that is not a Chat Completions object. It is transient for 408, 409,
-    429, 5xx and for every error inside a success answer.
+    429, 5xx and for every error inside a success answer, except a web page: that is what a wrong
+    URL, a login page or a proxy answers, and it will answer the same again.
     """
     if _is_unblemished(body, status) and has_choices(body):
         return body
@@ -63,13 +69,22 @@ def _is_unblemished(body: object, status: int) -> TypeGuard[dict[str, Any]]:
 def _refusal(body: object, *, status: int, headers: Mapping[str, str]) -> EndpointResponseError:
     is_success = 200 <= status < 300
     kept = body[:MAX_TEXT_CHARS] if isinstance(body, str) else body
+    lower = {name.lower(): value for name, value in headers.items()}
+    is_page = is_success and is_web_page(body, content_type=lower.get("content-type", ""))
     return EndpointResponseError(
-        f"the endpoint answered {status}: {_reason(kept)}",
+        f"the endpoint answered {status}: {server_sentence(kept)}",
         status=status,
         body=kept,
-        headers={name.lower(): value for name, value in headers.items()},
-        hint=_HINTS.get(status, ""),
-        is_transient=is_success or status in _TRANSIENT_STATUSES or status >= 500,
+        headers=lower,
+        hint=_PAGE_HINT if is_page else _HINTS.get(status, ""),
+        is_transient=(is_success and not is_page) or status in _TRANSIENT_STATUSES or status >= 500,
+    )
+
+
+def is_web_page(body: object, *, content_type: str = "") -> bool:
+    """Whether `body` is a text that is labelled as HTML or begins as it does."""
+    return isinstance(body, str) and (
+        content_type.startswith("text/html") or body.lstrip()[:14].lower().startswith(_PAGE_STARTS)
     )
 
 
@@ -93,19 +108,17 @@ def _has_output(body: dict[str, Any]) -> bool:
     )
 
 
-def _reason(body: object) -> str:
-    """What the server said, as one line; its code first when it gave one."""
+def server_sentence(body: object) -> str:
+    """Return what the server said, as one line; its code first when it gave one."""
+    if is_web_page(body):
+        return f"a web page: {' '.join(str(body).split())}"
     if isinstance(body, str):
         return f"not JSON: {' '.join(body.split())}" if body.strip() else "an empty body"
     if not isinstance(body, dict):
         return f"not a JSON object: {_clip(body)}"
     error = body.get("error")
-    if isinstance(error, dict):
-        code = error.get("code") or error.get("type")
-        message = error.get("message") or _clip(error)
-        return f"{code}: {message}" if code else str(message)
     if error:
-        return str(error)
+        return _error_sentence(error)
     if body.get("object") == "response":
         state = f"its status is {body.get('status')!r}, its output {_clip(body.get('output'))}"
         return f"no usable response: {state}"
@@ -115,6 +128,16 @@ def _reason(body: object) -> str:
         if body.get(key):
             return str(body[key])
     return f"no choices: {_clip(body)}"
+
+
+def _error_sentence(error: object) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    code = error.get("code")
+    if not isinstance(code, str):  # a number repeats the status
+        code = error.get("type") or code
+    message = error.get("message") or _clip(error)
+    return f"{code}: {message}" if code else str(message)
 
 
 def _clip(value: object) -> str:

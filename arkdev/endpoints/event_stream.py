@@ -25,7 +25,7 @@ DONE = "data: [DONE]\n\n"
 MAX_PIECES = 4
 """Into how many deltas a text is cut."""
 
-_TEXT_FIELDS = ("content", "reasoning_content", "refusal")
+_TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 _LIST_FIELDS = ("token_ids",)
 _CHUNK_FIELDS = ("id", "created", "model")
 
@@ -53,6 +53,8 @@ def assemble(text: str) -> dict[str, Any]:
             return chunk
         _merge_top_level(completion, chunk)
         for part in chunk.get("choices") or ():
+            if not isinstance(part, dict):
+                raise EventStreamError("a choice of an event is not a JSON object")
             index = part.get("index") or 0
             choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant"}})
             _merge_choice(choice, part)
@@ -99,9 +101,10 @@ def _merge_top_level(completion: dict[str, Any], chunk: dict[str, Any]) -> None:
 
 
 def _merge_choice(choice: dict[str, Any], part: dict[str, Any]) -> None:
-    _merge_delta(choice["message"], part.get("delta") or {})
+    # one event with the whole answer has a message, as without streaming
+    _merge_delta(choice["message"], part.get("delta") or part.get("message") or {})
     for key, value in part.items():
-        if key in ("delta", "index") or value is None:
+        if key in ("delta", "message", "index") or value is None:
             continue
         if key == "logprobs":
             _extend_logprobs(choice.setdefault("logprobs", {}), value)
@@ -119,9 +122,22 @@ def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
             for call_part in value:
                 _merge_tool_call(message.setdefault("tool_calls", []), call_part)
         elif key in _TEXT_FIELDS:
-            message[key] = message.get(key, "") + value
+            message[key] = _joined(message.get(key, ""), value)
         elif value != "":
             message[key] = value
+
+
+def _joined(so_far: Any, value: Any) -> Any:
+    """Join two texts, or two lists of parts when a server sends content as parts."""
+    if isinstance(so_far, str) and isinstance(value, str):
+        return so_far + value
+    return [*_as_parts(so_far), *_as_parts(value)]
+
+
+def _as_parts(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    return [{"type": "text", "text": value}] if value else []
 
 
 def _extend_logprobs(logprobs: dict[str, Any], part: dict[str, Any]) -> None:
@@ -135,7 +151,10 @@ def _merge_tool_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
     function = part.get("function") or {}
     if function.get("name") and not call["function"].get("name"):
         call["function"]["name"] = function["name"]
-    call["function"]["arguments"] += function.get("arguments") or ""
+    arguments = function.get("arguments") or ""
+    if not isinstance(arguments, str):  # some servers send the object itself, in one piece
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    call["function"]["arguments"] += arguments
 
 
 def _open_call(calls: list[dict[str, Any]], part: dict[str, Any]) -> dict[str, Any]:

@@ -99,6 +99,17 @@ WIRE_RULES: Mapping[str, Mapping[str, WireRule]] = MappingProxyType(
 )
 """Family -> contract name -> rule."""
 
+_AS_VLLM = {"return_token_ids": True, "logprobs": True}
+
+TOKEN_EVIDENCE_FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "scripted": {},  # its script says what an answer carries
+        "ark": _AS_VLLM,
+        "generic": _AS_VLLM,
+    }
+)
+"""Family -> what each request asks for when the endpoint's `has_token_evidence` is true."""
+
 FAMILIES: tuple[str, ...] = tuple(WIRE_RULES)
 
 

@@ -197,6 +197,13 @@ def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
     family: Family = "ark" if _is_ark_host(base_url) else "generic"
     if "family" in fields:
         family = parse_family(fields["family"], where=where)
+    api = parse_api(fields.get("api", "chat"), where=where)
+    if api == "responses" and fields.get("has_token_evidence"):
+        raise ConfigurationError(
+            'has_token_evidence = true needs the Chat API; api is "responses"',
+            where=where,
+            hint='Set api = "chat", or leave has_token_evidence out.',
+        )
     variable = fields.get("api_key_env")
     return EndpointSpec(
         name=name,
@@ -206,7 +213,7 @@ def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
         family=family,
         source=source,
         has_token_evidence=fields.get("has_token_evidence", False),
-        api=parse_api(fields.get("api", "chat"), where=where),
+        api=api,
     )
 
 

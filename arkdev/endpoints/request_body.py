@@ -15,12 +15,12 @@ _LEFT_OUT_WHEN_EMPTY = ("reasoning_content", "tool_calls")
 
 
 def write_body(
-    body: Mapping[str, Any], *, model: str, sampling: Mapping[str, Any]
+    body: Mapping[str, Any], *, model: str, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what is sent: `body` without nulls, `sampling` (wire names), `stream` false."""
+    """Return what is sent: `body` without nulls, `settings` (wire names), `stream` false."""
     payload = {key: value for key, value in body.items() if value is not None}
     payload.pop("stream_options", None)
-    for key, set_value in sampling.items():
+    for key, set_value in settings.items():
         value, given = set_value, payload.get(key)
         if isinstance(value, dict) and isinstance(given, dict):
             value = {**given, **value}

@@ -18,6 +18,7 @@ from arkdev.plugin.ark_sdk import NAMES
 
 TEMPLATES = {
     "rl_demo": "weather questions answered with a tool, over several turns (ark_sdk names)",
+    "rl_search_mcp_demo": "questions that take several searches, with an LLM judge (ark_sdk names)",
     "minimal": "arithmetic in a single turn: the built-in rollout and one grader (arkdev names)",
 }
 

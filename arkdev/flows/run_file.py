@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import runpy
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from arkdev.errors import UsageError
+from arkdev.flows.environment import environment
 from arkdev.job.workspace import find_workspace
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.loading import use_workspace
@@ -50,9 +50,8 @@ def _scripted_model() -> Iterator[None]:
     background.start()
     try:
         url = asyncio.run_coroutine_threadsafe(server.start(), background.loop).result()
-        os.environ["ARK_BASE_URL"] = url
-        os.environ["ARK_API_KEY"] = "scripted"
-        yield
+        with environment({"ARK_BASE_URL": url, "ARK_API_KEY": "scripted"}):
+            yield
     finally:
         asyncio.run_coroutine_threadsafe(server.stop(), background.loop).result(timeout=5)
         background.stop()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import platform
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -19,6 +18,7 @@ from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import open_endpoint, user_keys_file
 from arkdev.errors import EndpointResponseError, ExitCode
+from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
@@ -70,6 +70,8 @@ class PluginTestOutcome:
     clients_built: int
     client_cost_s: float
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
+    judge_calls: int
+    """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
 
 
 async def run_test(
@@ -91,7 +93,10 @@ async def run_test(
         run = _create_run(plan)
         observer.on_start(plan, run.folder)
         stack.enter_context(plugin_output_to(run.log_line))
-        stack.enter_context(_environment(plan.envs))
+        stack.enter_context(environment(plan.envs))
+        judge = await stack.enter_async_context(
+            judge_environment(plan.endpoint, services.sessions.blocking_loop)
+        )
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
@@ -108,6 +113,8 @@ async def run_test(
             raise
         summary = statistics.summary()
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
+        num_judge_calls = judge.num_chat_calls if judge is not None else 0
+        run.event("judge", calls=num_judge_calls)
         run.finish("finished", summary.to_json())
     return PluginTestOutcome(
         summary=summary,
@@ -115,6 +122,7 @@ async def run_test(
         exit_code=exit_code_of(summary),
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
+        judge_calls=num_judge_calls,
     )
 
 
@@ -282,18 +290,3 @@ def _rare_garbage_collection() -> Iterator[None]:
     finally:
         gc.set_threshold(*threshold)
         gc.unfreeze()
-
-
-@contextmanager
-def _environment(envs: Mapping[str, str]) -> Iterator[None]:
-    """Set the job's environment variables for its plugins, as the platform would."""
-    before = {name: os.environ.get(name) for name in envs}
-    os.environ.update(envs)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,16 +153,16 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
                 f"no module {module_name} in {root}",
                 hint=f"expected {file}.py; " + _modules_found(root),
             ) from error
-        raise _import_failed(module_name, error) from error
+        raise _import_failed(module_name, error, root=root) from error
     except ConfigurationError:  # a decorator's own words, with the user's file:line
         raise
     except (Exception, SystemExit) as error:  # a user's module can raise anything
-        raise _import_failed(module_name, error) from error
+        raise _import_failed(module_name, error, root=root) from error
 
 
-def _import_failed(module_name: str, error: BaseException) -> PluginLoadError:
+def _import_failed(module_name: str, error: BaseException, *, root: Path) -> PluginLoadError:
     if isinstance(error, ModuleNotFoundError):
-        hint = f"install it or add it to requirements.txt (the module is {error.name})"
+        hint = _how_to_install(error.name or "", root=root)
     else:
         hint = "the module's own top-level code failed; run it with --debug for the traceback"
     return PluginLoadError(
@@ -169,6 +170,21 @@ def _import_failed(module_name: str, error: BaseException) -> PluginLoadError:
         where=place_of_exception(error),
         hint=getattr(error, "hint", "") or hint,
     )
+
+
+def _how_to_install(module_name: str, *, root: Path) -> str:
+    """Say how to get a missing module; most are called like the package that brings them."""
+    package = module_name.partition(".")[0]
+    file = root / "requirements.txt"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    listed = {_normal(name) for name in re.findall(r"^[\w.-]+", text, re.MULTILINE)}
+    if _normal(package) in listed:
+        return f"run pip install -r requirements.txt, which has {package}"
+    return f"install {package} and add it to requirements.txt"
+
+
+def _normal(package: str) -> str:
+    return package.lower().replace("_", "-")
 
 
 def _what_was_found(module: ModuleType) -> str:

@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from arkdev.plugin import ark_sdk
-from tests.integration.workspace import Command, Workspace
+from tests.integration.workspace import Command, Workspace, away_from_the_user
 
 
 @pytest.fixture(autouse=True)
-def apart_from_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No configuration, key or colour of the user's reaches a test."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("ARK_API_KEY", "ARK_BASE_URL", "ARKDEV_DEBUG", "FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("COLUMNS", "100")
-    yield
-    ark_sdk.uninstall()
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with away_from_the_user(tmp_path / "config", monkeypatch):
+        yield
 
 
 @pytest.fixture

@@ -138,9 +138,7 @@ def test_json_is_one_document_and_nothing_else(three: Workspace, arkdev: Command
 def weather(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     root = tmp_path_factory.mktemp("flags") / "weather"
     create_workspace(root, template="rl_demo")
-    workspace = Workspace.__new__(Workspace)
-    workspace.root = root
-    return workspace
+    return Workspace.at(root)
 
 
 def test_a_seed_gives_the_same_rewards_at_any_concurrency(weather: Workspace) -> None:

@@ -51,8 +51,7 @@ def weather(tmp_path: Path) -> Workspace:
     """The demo's own workspace with one sample."""
     root = tmp_path / "weather"
     create_workspace(root, template="rl_demo")
-    workspace = Workspace.__new__(Workspace)
-    workspace.root = root
+    workspace = Workspace.at(root)
     workspace.lines([{**QUESTION, **ANSWER}], name="one.jsonl")
     return workspace
 

@@ -7,7 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -21,6 +22,7 @@ from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, run_test
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.summary import Summary
+from arkdev.plugin import ark_sdk
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
 from arkdev.sessions.session import RetryPolicy, Session
@@ -43,6 +45,21 @@ GIVE_ONE = """
         return 1.0
 """
 """A grader that gives every trajectory 1."""
+
+
+@contextmanager
+def away_from_the_user(config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No configuration, key or colour of the user's reaches a test, and no import outlives it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("ARK_API_KEY", "ARK_BASE_URL", "ARKDEV_DEBUG", "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    finders = list(sys.meta_path)
+    yield
+    ark_sdk.uninstall()
+    sys.meta_path[:] = [finder for finder in sys.meta_path if finder in finders]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "plugins"]:
+        del sys.modules[name]
 
 
 class Silent:
@@ -117,6 +134,13 @@ class Workspace:
         self.write("job.yaml", job_yaml())
         self.samples("hello")
 
+    @classmethod
+    def at(cls, root: Path) -> Workspace:
+        """The workspace that is at `root` already."""
+        workspace = cls.__new__(cls)
+        workspace.root = root
+        return workspace
+
     def write(self, name: str, text: str) -> Path:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,8 +173,12 @@ class Workspace:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+            env=self.environment(**environment),
         )
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """This process's environment, with the same `arkdev` to import."""
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **changes}
 
 
 def job_yaml(

@@ -7,6 +7,7 @@ from typing import Any
 
 from arkdev.endpoints.answers import check_answer
 from arkdev.endpoints.endpoint import EndpointCapabilities, ModelRequest
+from arkdev.endpoints.normal_form import normalize_completion
 from arkdev.endpoints.scripted.model import ScriptedModel
 from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
 from arkdev.endpoints.scripted.script import Script
@@ -39,7 +40,9 @@ class ScriptedEndpoint:
         reply = self._scripted.reply({**request.body, **request.sampling}, seed=request.seed)
         if reply.latency_s:
             await asyncio.sleep(reply.latency_s)
-        return check_answer(reply.body, status=reply.status, headers=reply.headers)
+        answer = check_answer(reply.body, status=reply.status, headers=reply.headers)
+        normalize_completion(answer, model=self.model)
+        return answer
 
     async def check_reachable(self) -> None:
         """It is in this process."""

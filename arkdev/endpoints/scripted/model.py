@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -116,7 +117,8 @@ class ScriptedModel:
             body = _error_envelope(entry.error, request_id=digest)
             return Reply(body, latency_s, status=entry.error.status, headers=entry.error.headers)
         if "raw_body" in entry.model_fields_set:
-            return Reply(entry.raw_body, latency_s, status=entry.status)
+            # a copy: whoever receives it may change it, and an entry answers more than once
+            return Reply(copy.deepcopy(entry.raw_body), latency_s, status=entry.status)
         return Reply(_answer_of(entry, request, digest=digest), latency_s)
 
 

@@ -76,6 +76,15 @@ def result_sentence(conversation: Conversation, number: str) -> str:
     return f"答案是 {number}。" if conversation.is_chinese else f"The answer is {number}."
 
 
+def searched(conversation: Conversation, found: tuple[tuple[str, str, str], ...]) -> str:
+    """Give the last of the facts that searches found, and how they lead there."""
+    answer = found[-1][2]
+    if asks_for_bare_answer(conversation):
+        return answer
+    facts = "，".join(f"{name}的{relation}是{value}" for name, relation, value in found)
+    return f"{facts}。答案是{answer}。"
+
+
 def asks_for_bare_answer(conversation: Conversation) -> bool:
     """Whether the user or the system message wants the answer and no sentence."""
     asked = f"{conversation.system}\n{conversation.question}".lower()

@@ -23,13 +23,15 @@ from arkdev.endpoints.scripted.completion import (
 from arkdev.endpoints.scripted.conversation import Conversation, read_conversation
 from arkdev.endpoints.scripted.evidence import Evidence
 from arkdev.endpoints.scripted.generation import value_for
+from arkdev.endpoints.scripted.judge import rationale, read_comparison, verdict_members
 from arkdev.endpoints.scripted.mistakes import (
     altered,
     with_wrong_argument,
     with_wrong_numbers,
     wrong_result,
 )
-from arkdev.endpoints.scripted.schema import checked, resolve
+from arkdev.endpoints.scripted.schema import Schema, checked, resolve
+from arkdev.endpoints.scripted.search import Search, search_state
 from arkdev.endpoints.scripted.tools import Call, Tool, ToolSet, read_tools
 
 DEFAULT_SKILL = 0.7
@@ -54,12 +56,16 @@ def answer(body: dict[str, Any], *, seed: int, skill: float) -> dict[str, Any]:
     random = Random(int(digest, 16))
     is_right = random.random() < skill
 
-    calls = _calls(body, conversation, toolset, random=random, is_right=is_right)
+    search = search_state(conversation, toolset)
+    is_due = _is_call_due(body, conversation, toolset, search)
+    calls = []
+    if toolset is not None and is_due:
+        calls = _calls(body, conversation, toolset, search, random=random, is_right=is_right)
     names = [call.name for call in calls]
     content = None
     if not calls:
-        is_due = _is_call_due(body, conversation, toolset)
-        content = _content(body, conversation, random=random, is_right=is_right and not is_due)
+        is_right = is_right and not is_due
+        content = _content(body, conversation, search, random=random, is_right=is_right)
     thinking = body.get("thinking") or {}
     turn = Turn(
         content,
@@ -93,26 +99,33 @@ def digest_of(messages_json: str, seed: int) -> str:
     return blake2b(text, digest_size=8).hexdigest()
 
 
-def _is_call_due(body: dict[str, Any], conversation: Conversation, toolset: ToolSet | None) -> bool:
+def _is_call_due(
+    body: dict[str, Any],
+    conversation: Conversation,
+    toolset: ToolSet | None,
+    search: Search | None,
+) -> bool:
     choice = body.get("tool_choice") or "auto"
     if toolset is None or choice == "none":
         return False
-    return choice != "auto" or not conversation.results
+    is_more_to_find = search is not None and search.query is not None
+    return choice != "auto" or not conversation.results or is_more_to_find
 
 
 def _calls(
     body: dict[str, Any],
     conversation: Conversation,
-    toolset: ToolSet | None,
+    toolset: ToolSet,
+    search: Search | None,
     *,
     random: Random,
     is_right: bool,
 ) -> list[Call]:
-    if toolset is None or not _is_call_due(body, conversation, toolset):
-        return []
     choice = body.get("tool_choice") or "auto"
     evidence = Evidence(conversation.question, earlier=conversation.earlier)
     tool = _chosen(toolset, choice, evidence)
+    if search is not None and search.query is not None and tool is search.tool:
+        evidence = Evidence(search.query)
     calls = tool.calls(evidence)
     if body.get("parallel_tool_calls") is False:
         calls = calls[:1]
@@ -136,14 +149,19 @@ def _chosen(toolset: ToolSet, choice: object, evidence: Evidence) -> Tool:
 
 
 def _content(
-    body: dict[str, Any], conversation: Conversation, *, random: Random, is_right: bool
+    body: dict[str, Any],
+    conversation: Conversation,
+    search: Search | None,
+    *,
+    random: Random,
+    is_right: bool,
 ) -> str:
     response_format = body.get("response_format") or {}
     if response_format.get("type") == "json_schema":
         return _json_by_schema(
             response_format["json_schema"], conversation, random=random, is_right=is_right
         )
-    sentence, number = _sentence(conversation, random=random, is_right=is_right)
+    sentence, number = _sentence(conversation, search, random=random, is_right=is_right)
     if response_format.get("type") == "json_object":
         value = json.loads(number) if number else sentence
         return json.dumps({"answer": value}, ensure_ascii=False)
@@ -151,9 +169,11 @@ def _content(
 
 
 def _sentence(
-    conversation: Conversation, *, random: Random, is_right: bool
+    conversation: Conversation, search: Search | None, *, random: Random, is_right: bool
 ) -> tuple[str, str | None]:
     """The answer as a sentence and, for a sum, as a number."""
+    if search is not None and search.found:
+        return _searched(conversation, search, random=random, is_right=is_right), None
     if conversation.results:
         right = phrasing.restated(conversation)
         if is_right:
@@ -169,6 +189,16 @@ def _sentence(
     return phrasing.made_up(conversation, random), None
 
 
+def _searched(conversation: Conversation, search: Search, *, random: Random, is_right: bool) -> str:
+    """What the searches found; a wrong answer stops one fact too early, or leaves all out."""
+    if is_right and not search.is_complete:
+        return phrasing.restated(conversation)
+    known = search.found if is_right or not search.is_complete else search.found[:-1]
+    if not known or (not is_right and random.random() < 0.5):
+        return phrasing.left_out(conversation, random)
+    return phrasing.searched(conversation, known)
+
+
 def sum_in(text: str) -> str | None:
     """Return the result of the sum that `text` asks for, None when it asks for none."""
     expression = Evidence(text).expression
@@ -180,6 +210,9 @@ def _json_by_schema(
     json_schema: dict[str, Any], conversation: Conversation, *, random: Random, is_right: bool
 ) -> str:
     root = checked(json_schema["schema"], where="response_format.json_schema.schema")
+    judgement = _judgement(root, conversation, is_right=is_right)
+    if judgement is not None:
+        return json.dumps(value_for(root, Evidence(judgement), root=root), ensure_ascii=False)
     number = None if conversation.results else sum_in(conversation.question)
     known = " ".join(result.text for result in conversation.results) or number
     text = f"{known} {conversation.question}" if known else conversation.question
@@ -188,3 +221,14 @@ def _json_by_schema(
         other = altered(value, resolve(root, root), root, random)
         value = value if other is None else other
     return json.dumps(value, ensure_ascii=False)
+
+
+def _judgement(root: Schema, conversation: Conversation, *, is_right: bool) -> str | None:
+    """A judge's verdict with its reason; None when the request is not a judge's."""
+    members = verdict_members(resolve(root, root), root)
+    comparison = read_comparison(conversation.question) if members else None
+    if members is None or comparison is None:
+        return None
+    matched = comparison.matched()
+    verdict = members[0] if (matched is not None) == is_right else members[1]
+    return rationale(verdict, matched, is_chinese=conversation.is_chinese)

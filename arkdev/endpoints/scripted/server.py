@@ -51,6 +51,7 @@ class ScriptedServer:
         self._model = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
         self._responses_api = ScriptedResponses(self._model)
         self._api_key = api_key
+        self.num_chat_calls = 0
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -84,6 +85,7 @@ class ScriptedServer:
             await runner.cleanup()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
+        self.num_chat_calls += 1
         return await self._serve(request, reply=self._model.reply, stream=_chat_stream)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:

@@ -13,7 +13,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def completion(message=None, **fields):
     message = message or {"role": "assistant", "content": "hello"}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "r1", "object": "chat.completion", "choices": [choice], **fields}
+    whole = {"id": "r1", "object": "chat.completion", "model": "m1", "choices": [choice]}
+    return {**whole, **fields}
 
 
 class ChatServer:

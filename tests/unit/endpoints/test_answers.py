@@ -68,3 +68,21 @@ def test_at_most_200_characters_of_a_body_that_is_not_json_are_kept() -> None:
 
 def test_an_empty_body_says_so() -> None:
     assert "empty body" in str(refused("", status=500))
+
+
+@pytest.mark.parametrize("page", ["<!DOCTYPE HTML><p>x", "  <html lang=en>"])
+def test_a_web_page_in_a_200_is_final_and_in_a_502_is_not(page: str) -> None:
+    assert not refused(page, status=200).is_transient
+    assert "a web page" in str(refused(page, status=200))
+    assert refused(page, status=502).is_transient
+
+
+def test_a_label_says_what_is_a_web_page_too() -> None:
+    with pytest.raises(EndpointResponseError) as caught:
+        check_answer("<p>Sign in", status=200, headers={"Content-Type": "text/html; charset=x"})
+    assert not caught.value.is_transient
+
+
+def test_a_code_that_repeats_the_status_gives_way_to_the_type() -> None:
+    body = {"error": {"message": "no tools", "type": "BadRequestError", "code": 400}}
+    assert str(refused(body, status=400)) == "the endpoint answered 400: BadRequestError: no tools"

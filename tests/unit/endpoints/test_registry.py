@@ -107,6 +107,13 @@ def test_a_named_endpoint_comes_from_the_workspace_before_the_users_configuratio
     assert listed[2].base_url == "http://lab/v1"
 
 
+def test_token_evidence_is_refused_where_the_responses_api_is_spoken():
+    definition = {"base_url": "http://lab/v1", "api": "responses", "has_token_evidence": True}
+    with pytest.raises(ConfigurationError, match="has_token_evidence") as caught:
+        resolve("lab", workspace={"lab": definition})
+    assert 'api = "chat"' in caught.value.hint
+
+
 def test_an_unknown_name_lists_what_exists_and_guesses():
     text = refusal("lba", workspace={"lab": {"base_url": "http://lab/v1"}})
     assert "Did you mean 'lab'?" in text

@@ -180,7 +180,7 @@ async def test_a_key_echoed_in_json_and_headers_is_masked(server):
 
 
 async def test_a_body_over_the_limit_is_refused(server, monkeypatch):
-    monkeypatch.setattr("arkdev.endpoints.remote.MAX_BODY_BYTES", 1024 * 1024)
+    monkeypatch.setattr("arkdev.endpoints.http_body.MAX_BODY_BYTES", 1024 * 1024)
     server.answer = server.say("x" * (1024 * 1024 + 1), content_type="text/plain")
     error = await failure(server.url)
     assert "longer than 1 MiB" in error.message

@@ -103,3 +103,30 @@ def test_a_stream_cut_before_its_end_is_refused():
 def test_a_stream_without_an_answer_is_refused(text):
     with pytest.raises(EventStreamError):
         assemble(text)
+
+
+def test_content_parts_and_an_object_as_arguments_are_joined():
+    parts = message(
+        events(
+            {"delta": {"content": [{"type": "text", "text": "a"}]}},
+            {"delta": {"content": "b"}},
+            call_part({"city": "北京"}, name="f", id="1"),
+        )
+    )
+    assert [part["text"] for part in parts["content"]] == ["a", "b"]
+    assert parts["tool_calls"][0]["function"]["arguments"] == '{"city": "北京"}'
+
+
+def test_one_event_with_the_whole_message_is_the_answer():
+    whole = {"message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}
+    assert message(events(whole)) == {"role": "assistant", "content": "hello"}
+
+
+def test_reasoning_under_its_other_name_is_joined():
+    text = events({"delta": {"reasoning": "a"}}, {"delta": {"reasoning": "b"}})
+    assert message(text)["reasoning"] == "ab"
+
+
+def test_a_choice_that_is_no_object_is_refused():
+    with pytest.raises(EventStreamError, match="choice"):
+        assemble(events("text"))

@@ -22,6 +22,17 @@ EXPECTED = {
         "plugins/weather_rollout.py",
         "test_faas.py",
     },
+    "rl_search_mcp_demo": {
+        "data/search_dataset.jsonl",
+        "data/search_dataset_dev_100.jsonl",
+        "mcp_config.json",
+        "plugins/coze_monitor.py",
+        "plugins/draft_rollout_arkitect.py",
+        "plugins/llm_grader.py",
+        "plugins/rollout.py",
+        "plugins/test_utils.py",
+        "test_faas.py",
+    },
     "minimal": {"data/train.jsonl", "data/validation.jsonl", "plugins/exact_answer.py"},
 }
 COMMON = {

@@ -72,10 +72,11 @@ async def test_each_key_reaches_its_own_attempt():
 
 
 async def test_an_answer_after_the_end_is_refused():
-    async with running(delay_s=0.02) as run:
+    async with running(delay_s=0.2) as run:
         session = run.session()
         call = asyncio.create_task(post(run, session))
-        await asyncio.sleep(0.01)
+        while not run.requests:  # noqa: ASYNC110 (another loop sees the request)
+            await asyncio.sleep(0.005)
         run.gateway.close(session)
         status, body, _ = await call
     assert (status, body["error"]["code"]) == (401, "AuthenticationError")
@@ -88,6 +89,7 @@ BAD = {
     "no messages": (b"{}", 400),
     "messages that are none": (b'{"messages": 3}', 400),
     "a list": (b"[]", 400),
+    "a message that is a text": (b'{"messages": ["hi"], "stream": true}', 400),
 }
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from arkdev import ChatCompletionMessage, ChatCompletionResponse, rollout, single_grader
 from arkdev.errors import (
-    ArkdevError,
     EndpointResponseError,
     EndpointUnreachableError,
     LateCallError,
@@ -89,11 +88,12 @@ def test_the_wait_grows_is_spread_and_is_capped():
 
 
 async def test_other_attempts_go_on_while_one_waits_to_try_again():
-    async with running([BUSY, "quick", "late"], retries=RetryPolicy(first_wait_s=0.05)) as run:
+    async with running([BUSY, "quick", "late"], retries=RetryPolicy(first_wait_s=0.2)) as run:
         waiting = asyncio.create_task(run.session().complete(BODY))
         await asyncio.sleep(0)
-        quick = await asyncio.wait_for(run.session().complete(BODY), 0.04)
+        quick = await run.session().complete(BODY)
         assert quick["choices"][0]["message"]["content"] == "quick"
+        assert not waiting.done()
         assert (await waiting)["choices"][0]["message"]["content"] == "late"
 
 
@@ -412,73 +412,3 @@ async def test_evidence_of_the_endpoint_arrives_on_the_conversation():
     assert session.conversation.messages[-1] == ChatCompletionMessage(
         role="assistant", content="fine"
     )
-
-
-CLIENTS = [
-    pytest.param("openai", "OpenAI", ""),
-    pytest.param("openai", "AsyncOpenAI", ""),
-    pytest.param("volcenginesdkarkruntime", "Ark", "Ark"),
-    pytest.param("volcenginesdkarkruntime", "AsyncArk", "Ark"),
-]
-TRANSLATED = [
-    (BUSY, "RateLimitError", 429),
-    (BAD_REQUEST, "BadRequestError", 400),
-    (EndpointResponseError("who?", status=401), "AuthenticationError", 401),
-    (EndpointResponseError("late", status=408, is_transient=True), "APIStatusError", 408),
-    (EndpointResponseError("broken", status=503, is_transient=True), "InternalServerError", 503),
-    (OVERLOADED, "InternalServerError", 200),
-    (CUT, "APIConnectionError", None),
-    (SLOW, "APITimeoutError", None),
-]
-
-
-@pytest.mark.parametrize(("library", "client_name", "prefix"), CLIENTS)
-@pytest.mark.parametrize(("error", "name", "status"), TRANSLATED)
-async def test_errors_arrive_as_the_clients_own(library, client_name, prefix, error, name, status):
-    module = pytest.importorskip(library)
-    errors = pytest.importorskip(f"{library}._exceptions")
-    client = getattr(module, client_name)(base_url="http://127.0.0.1:9", api_key="k")
-    wrap = "wrap_async_client_inplace" if client_name.startswith("Async") else "wrap_client_inplace"
-    from arkdev.plugin import wrapping
-
-    async with running([error], retries=RetryPolicy(max_retries=0)) as run:
-        getattr(wrapping, wrap)(client, run.proxy())
-        create = client.chat.completions.create
-        with pytest.raises(getattr(errors, prefix + name)) as raised:
-            if client_name.startswith("Async"):
-                await create(model="m", messages=LINE["messages"])
-            else:
-                await asyncio.to_thread(create, model="m", messages=LINE["messages"])
-    assert type(raised.value).__name__ == prefix + name
-    assert getattr(raised.value, "status_code", None) == status
-    assert raised.value.__cause__ is error
-    if name == "APITimeoutError":
-        assert isinstance(raised.value, getattr(errors, f"{prefix}APIConnectionError"))
-    else:
-        assert error.message in str(raised.value)
-
-
-async def test_an_error_reads_like_the_librarys_own():
-    openai = pytest.importorskip("openai")
-    body = {"error": {"code": "RateLimit", "message": "slow", "type": "t", "param": ""}}
-    error = EndpointResponseError(
-        "slow", status=429, body=body, headers={"retry-after": "3", "x-request-id": "r1"}
-    )
-    async with running([error]) as run:
-        client = run.proxy().async_rollout_client()
-        with pytest.raises(openai.RateLimitError) as raised:
-            await client.chat.completions.create(model="m", messages=LINE["messages"])
-    assert (raised.value.code, raised.value.body) == ("RateLimit", body["error"])
-    assert raised.value.response.headers["retry-after"] == "3"
-    assert (raised.value.request_id, raised.value.response.status_code) == ("r1", 429)
-
-
-async def test_an_error_of_ours_stays_ours():
-    class Refuses:
-        async def complete(self, request):
-            raise ArkdevError("no such parameter")
-
-    async with running() as run:
-        run.services.endpoint = Refuses()
-        with pytest.raises(ArkdevError, match="no such parameter"):
-            await run.proxy().async_rollout_client().chat.completions.create(model="m", messages=[])

@@ -20,6 +20,7 @@ from arkdev.types import ChatCompletionSample
 FILES = {
     "rl_demo": ("mcj_rollout_test_dataset.jsonl", "mcj_rollout_validation_dataset.jsonl"),
     "minimal": ("train.jsonl", "validation.jsonl"),
+    "rl_search_mcp_demo": ("search_dataset.jsonl", "search_dataset_dev_100.jsonl"),
 }
 TEMPLATES = sorted(FILES)
 

@@ -75,7 +75,7 @@ async def test_errors_of_a_script_are_raised_also_those_hidden_in_a_200() -> Non
         ({}, "MissingParameter", "messages"),
         ({"messages": []}, "InvalidParameter", "messages"),
         ({"messages": [{"role": "boss", "content": ""}]}, "InvalidParameter", "messages[0].role"),
-        ({**BODY, "stream": True}, "InvalidParameter", "stream"),
+        ({**BODY, "stream": "yes"}, "InvalidParameter", "stream"),
         ({**BODY, "tool_choice": "required"}, "InvalidParameter", "tool_choice"),
         ({**BODY, "tools": [{"type": "function"}]}, "InvalidParameter", "tools[0].function.name"),
         ({**BODY, "max_tokens": 0}, "InvalidParameter", "max_tokens"),

@@ -163,7 +163,7 @@ async def test_explicit_nulls_and_wire_names_are_accepted() -> None:
         (b"\xff", "InvalidParameter"),
         ({"model": "m"}, "MissingParameter"),
         ({"messages": []}, "InvalidParameter"),
-        ({"messages": [QUESTION], "stream": True}, "InvalidParameter"),
+        ({"messages": [QUESTION], "stream": "yes"}, "InvalidParameter"),
         ({"messages": [{"role": "boss", "content": "x"}]}, "InvalidParameter"),
     ],
 )
