@@ -168,8 +168,9 @@ class _Recorder:
     observer: PluginTestObserver
 
     def on_rollout(self, finished: FinishedRollout) -> None:
-        attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
-        finished = replace(finished, record=replace(finished.record, attempts=attempts))
+        if any(attempt.error for attempt in finished.record.attempts):
+            attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
+            finished = replace(finished, record=replace(finished.record, attempts=attempts))
         self.run.trajectory(finished.record)
         if finished.evidence is not None:
             tokens = asdict(finished.evidence)
@@ -178,8 +179,9 @@ class _Recorder:
         self.observer.on_rollout(finished)
 
     def on_group(self, record: GroupRecord) -> None:
-        graders = tuple(self._masked(grader) for grader in record.graders)
-        record = replace(self._masked(record), graders=graders)
+        if record.error or any(grader.error for grader in record.graders):
+            graders = tuple(self._masked(grader) for grader in record.graders)
+            record = replace(self._masked(record), graders=graders)
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)

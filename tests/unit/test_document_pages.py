@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from arkdev.cli.main import build_app
+from tests.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("templates/*/*.md")])
@@ -109,3 +110,15 @@ def test_readme_s_plugin_is_valid(tmp_path: Path) -> None:
 
 def test_agents_md_fits_on_one_screen() -> None:
     assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+async def test_the_group_rollout_of_the_documents_makes_branches_of_one_plan() -> None:
+    (code,) = blocks_of(ROOT / "docs" / "group-rollouts.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "group-rollouts.md", "exec"), names)
+    async with running(["the plan", "one", "two"]) as run:
+        finished = await run.group(names["plan_then_answer"], n=2)
+    paths = [[message["content"] for message in one.record.messages] for one in finished]
+    plan = ["Plan, do not answer: how is the weather?", "the plan", "Now answer."]
+    assert paths == [[*plan, "one"], [*plan, "two"]]
+    assert [one.record.extra for one in finished] == [{"branch": 0}, {"branch": 1}]
