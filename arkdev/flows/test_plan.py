@@ -34,6 +34,7 @@ from arkdev.plugin.runtime import Runtime
 from arkdev.runs.writer import recorded_settings
 from arkdev.types import PluginContext
 
+_DEFAULT_ROLLOUT = "arkdev.plugin.default_rollout:single_turn"
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
 
@@ -150,6 +151,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = _rollout(request, job, root=workspace.root)
+    _check_model(endpoint, rollout)
     graders = _graders(request, job, root=workspace.root)
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files)
@@ -171,6 +173,15 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
+
+
+def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
+    """Refuse a built-in rollout, which names no model, on an endpoint that has none either."""
+    if endpoint.base_url and not endpoint.model and rollout.reference == _DEFAULT_ROLLOUT:
+        raise UsageError(
+            f"the endpoint {endpoint.name!r} needs a model: the built-in rollout names none",
+            hint="name it with --model MODEL, or as `model` in the endpoint's definition",
+        )
 
 
 def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:
@@ -205,8 +216,7 @@ def _rollout(
             hint="run `arkdev init DIR` for a workspace, or name the plugins: "
             "--rollout plugins.my_rollout:f --grader plugins.my_grader:g --data FILE",
         )
-    reference = "arkdev.plugin.default_rollout:single_turn"
-    return load_plugin(reference, root=root), {}
+    return load_plugin(_DEFAULT_ROLLOUT, root=root), {}
 
 
 def _graders(
