@@ -1,4 +1,4 @@
-"""The pages about plugins keep their word: every block of code is run, every message is compared."""
+"""The pages about plugins keep their word: code blocks are run, messages are compared."""
 
 from __future__ import annotations
 
