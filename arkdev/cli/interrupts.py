@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from arkdev.errors import ExitCode
@@ -14,6 +15,13 @@ from arkdev.harness.loop import new_event_loop
 
 _T = TypeVar("_T")
 GIVE_UP_AFTER_S = 3.0
+
+
+class _Unawaited(ThreadPoolExecutor):
+    """For ``asyncio.to_thread``: a plugin's thread that never ends does not keep the loop open."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[], None]) -> _T:
@@ -25,6 +33,7 @@ def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[],
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         loop = runner.get_loop()
+        loop.set_default_executor(_Unawaited())
         task = loop.create_task(work)
         was_interrupted = threading.Event()
 

@@ -19,7 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from arkdev import __version__
-from arkdev.cli.output import configure_streams, drop_output, print_error
+from arkdev.cli.output import configure_streams, print_error
+from arkdev.cli.streams import drop_output, results
 from arkdev.errors import ArkdevError, ExitCode
 
 _COMMANDS = ("init", "run", "runs")
@@ -134,8 +135,8 @@ def _on_fault(error: BaseException) -> int:
 
 def _is_output_closed() -> bool:
     poll = select.poll()
-    poll.register(sys.stdout, 0)  # no event asked for: only an error or a hang-up is reported
+    poll.register(results(), 0)  # no event asked for: only an error or a hang-up is reported
     if not poll.poll(0):
         return False
-    drop_output(sys.stdout.fileno())
+    drop_output(results().fileno())
     return True

@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli.output import drop_output
+from arkdev.cli.streams import drop_output
 from arkdev.job.paths import readable
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"

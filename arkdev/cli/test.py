@@ -175,11 +175,13 @@ def _sample_text(sample: str | None) -> str | None:
 
 def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
+    from arkdev.cli.streams import keep_results_apart
     from arkdev.cli.test_display import display_for
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
-    # what plugins print while they are imported, or outside a rollout, is no part of the result
+    # what plugins write while they are imported, or past sys.stdout, is no part of the result
+    keep_results_apart()
     with redirect_stdout(sys.stderr):
         plan = plan_test(request)
     display = display_for(plan, as_json=as_json)

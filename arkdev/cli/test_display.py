@@ -17,6 +17,7 @@ from rich.text import Text
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
+from arkdev.cli.streams import results
 from arkdev.cli.terminal import printable, symbols
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
@@ -43,7 +44,7 @@ class Display:
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
         self._err = _fixed(console(is_stderr=True), sys.stderr)
-        self._out = _fixed(console(), sys.stdout)
+        self._out = _fixed(console(), results())
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
