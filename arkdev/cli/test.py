@@ -199,6 +199,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
     import dataclasses
 
     from arkdev.cli.output import print_json
+    from arkdev.runs.masking import masked_value
     from arkdev.runs.reader import RunReader
 
     document: dict[str, Any] = {
@@ -216,4 +217,4 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         reader = RunReader(outcome.folder)
         document["trajectories"] = [dataclasses.asdict(r) for r in reader.trajectories()]
         document["groups"] = [dataclasses.asdict(r) for r in reader.groups()]
-    print_json(document)
+    print_json(masked_value(document, secrets=plan.secrets))

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +25,7 @@ from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.warnings import describe_warning
 from arkdev.plugin.decorators import PluginKind
+from arkdev.runs.masking import masked_value
 from arkdev.runs.records import GroupRecord, Verdict
 from arkdev.sessions.session import Session
 
@@ -171,6 +173,7 @@ class ConversationDisplay(Display):
 
     def __init__(self, plan: PluginTestPlan) -> None:
         super().__init__(plan)
+        self._secrets = plan.secrets
         self._printer = ConversationPrinter(self._out)
         self._lock = threading.Lock()
         self._makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
@@ -192,7 +195,7 @@ class ConversationDisplay(Display):
                 self._session, self._num_shown = session, 0
                 self._head(session)
             turns = session.turns
-            messages = session.conversation.plain_messages
+            messages = masked_value(session.conversation.plain_messages, secrets=self._secrets)
             waits = [turn.tool_duration_s for turn in turns]
             for message in messages[self._num_shown :]:
                 is_answer = message is messages[-1]
@@ -205,12 +208,15 @@ class ConversationDisplay(Display):
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Print what went wrong, if anything did."""
         super().on_rollout(finished)
+        record = masked_value(finished.record, secrets=self._secrets)
+        finished = replace(finished, record=record)
         self._records[finished.record.trajectory_id] = finished
         self._printer.attempts(finished.record.attempts)
 
     def on_group(self, record: GroupRecord) -> None:
         """Print the rewards of each trajectory, for a group rollout after its conversation."""
         super().on_group(record)
+        record = masked_value(record, secrets=self._secrets)
         for index, (name, reward) in enumerate(
             zip(record.trajectory_ids, record.rewards, strict=True)
         ):

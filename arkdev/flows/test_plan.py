@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
+from arkdev.flows.environment import secrets_of
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -23,6 +25,7 @@ from arkdev.job.dataset import (
 )
 from arkdev.job.job import Job, PluginReference
 from arkdev.job.paths import readable
+from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -89,6 +92,11 @@ class PluginTestPlan:
         """Rollouts that will run when no group is dropped."""
         return self.num_samples * self.num_generations
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in anything that the test writes."""
+        return secrets_of(self.endpoint, self.envs)
+
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
         lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
@@ -140,6 +148,7 @@ class PluginTestPlan:
 
 def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     """Resolve and check a test. Raises `ConfigurationError` for whatever cannot run."""
+    _check_sampling(request.sampling)
     workspace = find_workspace(request.start)
     notes = _serve_ark_sdk(request)
     job = read_job(workspace.root, request.job)
@@ -171,6 +180,13 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
+
+
+def _check_sampling(flags: Mapping[str, Any]) -> None:
+    for name, value in flags.items():
+        wanted = range_missed(name, value)
+        if wanted:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:
@@ -237,10 +253,12 @@ def _grader_of_flag(text: str, *, root: Path) -> Grader:
     try:
         number = float(weight) if separator else 1.0
     except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
         raise UsageError(
-            f"--grader {text}: {weight!r} is not a weight",
+            f"--grader {text}: {weight!r} is not a weight; a finite number is expected",
             hint="write --grader module:function=0.5",
-        ) from None
+        )
     loaded = require_kind(load_plugin(reference, root=root), is_rollout=False)
     return Grader(loaded, name=loaded.plugin.name, weight=number)
 

@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from arkdev import __version__
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.keys import find_api_key
-from arkdev.endpoints.registry import open_endpoint, user_keys_file
+from arkdev.endpoints.registry import open_endpoint
 from arkdev.errors import EndpointResponseError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.refusals import RefusalWatch
@@ -29,6 +28,7 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
+from arkdev.runs.masking import masked_value
 from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord, Verdict
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.background import BackgroundLoop
@@ -111,7 +111,7 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = statistics.summary()
+        summary = masked_value(statistics.summary(), secrets=plan.secrets)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -250,9 +250,6 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
 
 
 def _create_run(plan: PluginTestPlan) -> RunWriter:
-    variable = plan.endpoint.api_key_env
-    key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
-    secrets = [*plan.envs.values(), *([key.get_secret_value()] if key else [])]
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
@@ -260,7 +257,7 @@ def _create_run(plan: PluginTestPlan) -> RunWriter:
         hashes=plan.hashes(),
         versions=_versions(),
         folder=plan.request.out,
-        secrets=secrets,
+        secrets=plan.secrets,
     )
 
 
