@@ -45,11 +45,15 @@ def keep_results_apart() -> None:
     if _Results.stream is not None or not _is_descriptor_1(sys.stdout):
         return
     sys.stdout.flush()
-    kept = os.dup(1)
+    encoding = sys.stdout.encoding
     _Results.stream = open(  # noqa: SIM115 (as long as the process)
-        kept, "w", encoding=sys.stdout.encoding, errors="replace", newline=None
+        os.dup(1), "w", encoding=encoding, errors="replace"
     )
     os.dup2(2, 1)
+    # a new stream: the old one believes that its descriptor is what it was, a terminal or a file
+    sys.stdout = sys.__stdout__ = open(  # type: ignore[misc]  # noqa: SIM115
+        1, "w", buffering=1, encoding=encoding, errors="replace", closefd=False
+    )
 
 
 def results() -> TextIO:

@@ -6,14 +6,14 @@ import fcntl
 import json
 import os
 import secrets as random_names
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import WorkspaceError
+from arkdev.errors import OutputError, WorkspaceError
 from arkdev.runs.lines import LineFile, cleaned, encoded, utf8_text
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
@@ -40,6 +40,9 @@ _CREATE_TRIES = 20
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
+    Methods raise `OutputError` when the disk refuses, but for `log_line`: what a plugin prints
+    must not fail the plugin, so the next record raises it.
+
     A record is on its way to the disk when its method returns: killing the process loses none.
     The open folder is locked (``flock``), which tells a reader that the run is alive.
     """
@@ -52,6 +55,7 @@ class RunWriter:
         (folder / "logs").mkdir()
         names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
+        self._log_problem: OutputError | None = None
         self._lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # a reader holds it for an instant only
@@ -128,7 +132,11 @@ class RunWriter:
     def log_line(self, text: str) -> None:
         """Append `text`, which may have several lines, to ``logs/plugin.log``."""
         text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
-        self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        try:
+            with _disk_faults_named(self.folder):
+                self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        except OutputError as error:
+            self._log_problem = error
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -146,17 +154,34 @@ class RunWriter:
             self._lock = -1
 
     def _append(self, name: str, record: object) -> None:
-        self._files[name].append(encoded(record, secrets=self._secrets))
+        if self._log_problem is not None:
+            raise self._log_problem
+        with _disk_faults_named(self.folder):
+            self._files[name].append(encoded(record, secrets=self._secrets))
 
     def _write_manifest(self) -> None:
         document = cleaned(self.manifest, secrets=self._secrets)
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
         temporary = self.folder / f"{MANIFEST}.tmp"
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.folder / MANIFEST)
+        with _disk_faults_named(self.folder):
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.folder / MANIFEST)
+
+
+@contextmanager
+def _disk_faults_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"the run folder cannot be written any more: {error.strerror or error}",
+            where=str(folder),
+            hint="the run ended there; what was written before is whole. Make room, or choose "
+            "another place with --out",
+        ) from error
 
 
 def _iso(moment: datetime) -> str:
