@@ -186,7 +186,11 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
         plan = plan_test(request)
     display = display_for(plan, as_json=as_json)
     with display, redirect_stdout(sys.stderr):
-        outcome = run_interruptible(run_test(plan, display), on_give_up=display.give_up)
+        outcome = run_interruptible(
+            run_test(plan, display),
+            on_give_up=display.give_up,
+            on_programs_ended=display.on_programs_ended,
+        )
     if as_json:
         display.report_in_a_line(outcome)
         _print_json(plan, outcome)

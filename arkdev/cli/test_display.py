@@ -19,7 +19,7 @@ from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.streams import results
-from arkdev.cli.terminal import printable, symbols
+from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.rollouts import FinishedRollout
@@ -90,6 +90,11 @@ class Display:
         with suppress(Exception):
             self._say("a plugin blocks the event loop; ending without it")
             self._say_interrupted()
+
+    def on_programs_ended(self, num_ended: int) -> None:
+        """Say that an interrupt ended what plugins had started."""
+        with suppress(Exception):
+            self._say(f"ended {plural(num_ended, 'program')} that plugins had started")
 
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """Say what runs."""
