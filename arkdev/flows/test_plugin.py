@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from arkdev import __version__
 from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.registry import open_endpoint
-from arkdev.errors import EndpointResponseError, ExitCode
+from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
@@ -80,9 +80,9 @@ async def run_test(
     """Run a test to its end. What plugins do wrong is in the outcome, not an exception.
 
     Raises `ConfigurationError` when the endpoint cannot be opened, `EndpointUnreachableError` when
-    nothing listens there (no run folder is made then), and `EndpointResponseError` when it refuses
-    the first calls for their key or model ("stopped" in the run folder). When it is cancelled the
-    run folder says "interrupted".
+    nothing listens there (no run folder is made then), and `EndpointError` when it refuses the
+    first calls for their key or model, or answers no more ("stopped" in the run folder). When it
+    is cancelled the run folder says "interrupted".
     """
     statistics = RunStatistics(plan.num_generations)
     meter = ClientMeter()
@@ -104,7 +104,7 @@ async def run_test(
         engine = _engine(plan, services, _Recorder(run, statistics, observer))
         try:
             await services.endpoint.run(engine.run(plan.samples()))
-        except EndpointResponseError as error:
+        except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
             raise
@@ -196,7 +196,8 @@ async def _running_services(
             timeout_s=_MODEL_CALL_TIMEOUT_S,
             skill=plan.request.skill,
             script=plan.request.script,
-        )
+        ),
+        sends_per_call=retries.max_retries + 1,
     )
     background = BackgroundLoop()
     background.start()
