@@ -48,7 +48,8 @@ class Endpoint(Protocol):
     """
 
     name: str
-    model: str
+    model: str | None
+    """None: each call's own ``model`` counts (ROLL-38)."""
     capabilities: EndpointCapabilities
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:

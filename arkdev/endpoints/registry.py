@@ -113,8 +113,8 @@ def open_endpoint(
     """Open `spec`: reads its key, loads its client; the caller closes it.
 
     `max_in_flight` calls may be under way at once, `timeout_s` bounds each of them. `skill` and
-    `script` are for the scripted model alone. Raises `ConfigurationError` when the key or the model
-    of a remote endpoint is missing.
+    `script` are for the scripted model alone. A remote endpoint without a model takes the one that
+    each call names (ROLL-38). Raises `ConfigurationError` when the key is missing.
     """
     if spec.base_url is None:
         return _open_scripted(spec, skill=skill, script=script)
@@ -122,12 +122,6 @@ def open_endpoint(
         raise UsageError(
             f"--skill and --script are for the scripted model; the endpoint is {spec.name!r}",
             hint="Leave them out, or use --endpoint scripted.",
-        )
-    if not spec.model:
-        raise ConfigurationError(
-            f"the endpoint {spec.name!r} needs a model",
-            where=spec.source,
-            hint="Name it with --model MODEL, or as `model` in the endpoint's definition.",
         )
     key = read_api_key(spec.api_key_env, keys_file=user_keys_file()) if spec.api_key_env else None
     remote: Any = import_module("arkdev.endpoints.remote")

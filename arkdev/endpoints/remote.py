@@ -79,10 +79,8 @@ class RemoteEndpoint:
         max_in_flight: int,
         timeout_s: float,
     ) -> None:
-        if not spec.base_url or not spec.model:
-            raise ConfigurationError(
-                f"the endpoint {spec.name!r} has no URL or no model", where=spec.source
-            )
+        if not spec.base_url:
+            raise ConfigurationError(f"the endpoint {spec.name!r} has no URL", where=spec.source)
         self.name = spec.name
         self.model = spec.model
         self.capabilities = EndpointCapabilities(has_token_evidence=spec.has_token_evidence)
@@ -100,11 +98,24 @@ class RemoteEndpoint:
         self._transports: dict[asyncio.AbstractEventLoop, _LoopTransport] = {}
         self._transports_lock = threading.Lock()
 
+    def _model_for(self, request: ModelRequest) -> str:
+        """Return the endpoint's model, or without one the model that the plugin asks for."""
+        model = self.model or request.body.get("model")
+        if not model:
+            raise ConfigurationError(
+                f"the endpoint {self._spec.name!r} needs a model, and the plugin names none",
+                where=self._spec.source,
+                hint="Name it with --model MODEL, or as `model` in the endpoint's definition.",
+            )
+        return str(model)
+
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
         """Answer one request; see `Endpoint` for what it raises."""
         sampling = write_sampling(request.sampling, family=self._spec.family, api=self._spec.api)
         payload = write_body(
-            request.body, model=self.model, settings={**sampling, **self._evidence_fields}
+            request.body,
+            model=self._model_for(request),
+            settings={**sampling, **self._evidence_fields},
         )
         if self._is_responses:
             payload = {**responses_body_of_chat(payload), "stream": False}
@@ -188,7 +199,7 @@ class RemoteEndpoint:
             # once more without the key: an error keeps only the head of a text, and that cut could
             # leave half of a key, which no later look would recognise
             return check(self._target.masked(body), status=status, headers=received)
-        normalize_completion(answer, model=self.model)
+        normalize_completion(answer, model=self.model or "")
         return answer
 
     def _described(self, error: EndpointResponseError) -> EndpointResponseError:
@@ -213,7 +224,7 @@ class RemoteEndpoint:
             return f"The key in {self._spec.api_key_env} was not accepted; check it."
         if error.status in (404, 405):
             return (
-                f"Check the URL ({self._url}) and --model {self.model}: "
+                f"Check the URL ({self._url}) and the model (--model): "
                 "the base URL of many servers ends in /v1."
             )
         if 300 <= error.status < 400:

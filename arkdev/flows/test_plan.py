@@ -34,6 +34,7 @@ from arkdev.plugin.loading import LoadedPlugin, load_plugin, require_kind
 from arkdev.plugin.runtime import Runtime
 from arkdev.types import PluginContext
 
+_DEFAULT_ROLLOUT = "arkdev.plugin.default_rollout:single_turn"
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
 
@@ -163,13 +164,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=resolve_endpoint(
-            request.endpoint,
-            model=request.model,
-            api_key_env=request.api_key_env,
-            workspace_endpoints=workspace.endpoints,
-            user_config=user_config_file(),
-        ),
+        endpoint=_endpoint(request, workspace, rollout),
         files=files,
         line=line,
         num_samples=num_samples,
@@ -187,6 +182,24 @@ def _check_sampling(flags: Mapping[str, Any]) -> None:
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
+
+
+def _endpoint(
+    request: PluginTestRequest, workspace: Workspace, rollout: LoadedPlugin
+) -> EndpointSpec:
+    spec = resolve_endpoint(
+        request.endpoint,
+        model=request.model,
+        api_key_env=request.api_key_env,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    if spec.base_url and not spec.model and rollout.reference == _DEFAULT_ROLLOUT:
+        raise UsageError(
+            f"the endpoint {spec.name!r} needs a model: the built-in rollout names none",
+            hint="name it with --model MODEL, or as `model` in the endpoint's definition",
+        )
+    return spec
 
 
 def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:
@@ -221,8 +234,7 @@ def _rollout(
             hint="run `arkdev init DIR` for a workspace, or name the plugins: "
             "--rollout plugins.my_rollout:f --grader plugins.my_grader:g --data FILE",
         )
-    reference = "arkdev.plugin.default_rollout:single_turn"
-    return load_plugin(reference, root=root), {}
+    return load_plugin(_DEFAULT_ROLLOUT, root=root), {}
 
 
 def _graders(

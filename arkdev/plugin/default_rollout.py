@@ -15,5 +15,5 @@ async def single_turn(
     request = sample.model_dump(include={"messages", "tools"})
     client = proxy.async_rollout_client()
     await client.chat.completions.create(
-        model="policy", messages=request["messages"], tools=request["tools"]
+        model="", messages=request["messages"], tools=request["tools"]
     )

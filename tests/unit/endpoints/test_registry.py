@@ -197,13 +197,6 @@ def test_a_missing_key_names_the_variable(config):
     assert str(config / "keys.toml") in caught.value.hint
 
 
-def test_a_missing_model_says_the_flag(monkeypatch):
-    monkeypatch.setenv("ARK_API_KEY", SECRET)
-    with pytest.raises(ConfigurationError, match="needs a model") as caught:
-        open_(resolve("ark"))
-    assert "--model" in caught.value.hint
-
-
 async def test_a_key_comes_from_the_environment_or_from_the_key_file(config, monkeypatch):
     write_keys(config)
     endpoint = open_(resolve("ark", model="m"))

@@ -55,6 +55,14 @@ async def test_a_request_names_the_endpoints_model_and_says_that_it_does_not_str
     assert headers["x-arkdev-seed"] == "11"
 
 
+async def test_without_a_model_of_its_own_an_endpoint_takes_the_calls(server):
+    await call(server, {"messages": [USER], "model": "asked-for"}, model=None)
+    assert server.requests[0][1]["model"] == "asked-for"
+    with pytest.raises(ConfigurationError, match="needs a model") as caught:
+        await call(server, {"messages": [USER], "model": ""}, model=None)
+    assert "--model" in caught.value.hint
+
+
 async def test_without_a_key_or_seed_their_headers_are_absent(server):
     await call(server, api_key=None)
     headers, _ = server.requests[0]
