@@ -37,6 +37,7 @@ from arkdev.job.pipelines import (
 )
 from arkdev.job.references import FoundationModelReference, ModelReference, TeacherConfig
 from arkdev.job.spelling import unknown_name
+from arkdev.plugin.source import callers_place
 
 __all__ = [
     "CustomizationType",
@@ -285,6 +286,7 @@ class ModelCustomizationJob(JobModel):
 def _comes_later(what: str) -> ComesLaterError:
     return ComesLaterError(
         f"ModelCustomizationJob.{what} is not built yet",
+        where=callers_place(),
         hint="`arkdev test plugin` runs this job's plugins; "
         "submission comes with `arkdev train --backend remote`",
     )

@@ -47,18 +47,26 @@ class RunWriter:
     The open folder is locked (``flock``), which tells a reader that the run is alive.
     """
 
-    def __init__(self, folder: Path, *, manifest: Manifest, secrets: Iterable[str] = ()) -> None:
-        """Write into `folder`, which exists and is the caller's alone; see `create`."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        manifest: Manifest,
+        secrets: Iterable[str] = (),
+        lock: int | None = None,
+    ) -> None:
+        """Write into `folder`, which exists and is the caller's alone; see `create`.
+
+        `lock` is the descriptor of the folder when the caller has locked it already.
+        """
         self.folder = folder
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
-        (folder / "logs").mkdir()
+        (folder / "logs").mkdir(exist_ok=True)
         names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
         self._log_problem: OutputError | None = None
-        self._lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # a reader holds it for an instant only
+        self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
 
     @classmethod
@@ -93,7 +101,7 @@ class RunWriter:
             run_id=made.name,
             kind=kind,
             status=RUNNING,
-            started_at=_iso(started),
+            started_at=iso_time(started),
             settings=masked_settings(settings),
             hashes=hashes,
             versions=versions,
@@ -123,11 +131,11 @@ class RunWriter:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""
-        self._append(EVENTS, {"at": _iso(datetime.now(UTC)), "kind": kind, **fields})
+        self._append(EVENTS, {"at": iso_time(datetime.now(UTC)), "kind": kind, **fields})
 
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line of metrics, finite numbers by name, to ``metrics.jsonl``."""
-        self._append(METRICS, {"at": _iso(datetime.now(UTC)), **values})
+        self._append(METRICS, {"at": iso_time(datetime.now(UTC)), **values})
 
     def log_line(self, text: str) -> None:
         """Append `text`, which may have several lines, to ``logs/plugin.log``."""
@@ -143,7 +151,7 @@ class RunWriter:
         self.manifest = replace(
             self.manifest,
             status=status,
-            finished_at=_iso(datetime.now(UTC)),
+            finished_at=iso_time(datetime.now(UTC)),
             summary=dict(summary),
         )
         self._write_manifest()
@@ -184,7 +192,23 @@ def _disk_faults_named(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _iso(moment: datetime) -> str:
+def _locked(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # some network file systems have no locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # a reader holds it for an instant only
+    return descriptor
+
+
+def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) -> dict[str, Any]:
+    """Return `settings` as a manifest that is read again has them."""
+    document = {"settings": masked_settings(settings)}
+    text = encoded(document, secrets=usable_secrets(secrets))
+    recorded: dict[str, Any] = json.loads(text)["settings"]
+    return recorded
+
+
+def iso_time(moment: datetime) -> str:
+    """Return a moment in UTC as run folders write it, with microseconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -20,7 +20,8 @@ from arkdev.cli.main import run as run_command
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.errors import JobError
 from arkdev.flows.init_workspace import create_workspace
-from arkdev.flows.test_plan import PluginTestRequest, plan_test
+from arkdev.flows.test_plan import plan_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.plugin import ark_sdk, loading
 from arkdev.types import ChatCompletionSample, PluginStatus, Trajectory
 from tests.integration.workspace import Workspace, away_from_the_user
