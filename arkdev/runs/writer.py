@@ -223,12 +223,15 @@ def _make_new(root: Path, kind: str, started: datetime) -> Path:
 
 
 def _claim(folder: Path) -> Path:
-    """Take `folder` for one run. Creating its manifest first decides between two processes."""
+    """Take `folder` for one run. Making the folder of logs in it decides between two processes.
+
+    (The manifest appears whole: a process killed before that leaves no manifest.)
+    """
     folder.mkdir(parents=True, exist_ok=True)
     is_empty = next(folder.iterdir(), None) is None
     try:
         if is_empty:
-            os.close(os.open(folder / MANIFEST, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+            (folder / "logs").mkdir()
             return folder.absolute()
     except FileExistsError:
         pass
