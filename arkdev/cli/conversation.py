@@ -15,6 +15,7 @@ from arkdev.cli.terminal import (
     duration,
     number,
     number_table,
+    plural,
     printable,
     symbols,
     titled,
@@ -101,7 +102,8 @@ class ConversationPrinter:
         self._console.print(titled(Section("Rewards", table), signs=signs))
         for grader in graders:
             if grader.verdict is not Verdict.SUCCESS:
-                error = f"{grader.name}: {grader.verdict} in {grader.attempts} attempts"
+                attempts = plural(grader.attempts, "attempt")
+                error = f"{grader.name}: {grader.verdict} in {attempts}"
                 self._indent(f"{error}: {grader.error or 'no error text'}", style="red")
                 if grader.where:
                     self._indent(grader.where, style="dim")

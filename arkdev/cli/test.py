@@ -123,6 +123,14 @@ def plugin(
         int | None,
         typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
     ] = None,
+    success_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--success-threshold",
+            metavar="X",
+            help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -162,6 +170,7 @@ def plugin(
         script=script,
         sampling={name: value for name, value in sampling.items() if value is not None},
         seed=seed,
+        success_threshold=success_threshold,
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,

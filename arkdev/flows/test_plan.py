@@ -71,6 +71,13 @@ class PluginTestPlan:
         return self.num_samples * self.num_generations
 
     @property
+    def success_threshold(self) -> float:
+        """What was asked for, or what a rollout gets when every grader gives it 1."""
+        if self.request.success_threshold is not None:
+            return self.request.success_threshold
+        return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """What must not show in anything that the test writes."""
         return secrets_of(self.endpoint, self.envs)
@@ -112,6 +119,7 @@ class PluginTestPlan:
             "skill": self.request.skill,
             "script": shown(self.request.script) if self.request.script else None,
             "sampling": dict(self.request.sampling),
+            "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
@@ -147,7 +155,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_sampling(request.sampling)
+    _check_flags(request)
     notes = _serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -183,8 +191,11 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     )
 
 
-def _check_sampling(flags: Mapping[str, Any]) -> None:
-    for name, value in flags.items():
+def _check_flags(request: PluginTestRequest) -> None:
+    threshold = request.success_threshold
+    if threshold is not None and not math.isfinite(threshold):
+        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
+    for name, value in request.sampling.items():
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")

@@ -86,7 +86,7 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations)
+    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         services = await stack.enter_async_context(
