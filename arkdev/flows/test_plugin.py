@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import platform
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,9 +21,10 @@ from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SessionDoor
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
@@ -34,7 +36,7 @@ from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord,
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import RetryPolicy, Session, SessionServices
+from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
 
 _HasError = TypeVar("_HasError", Attempt, GraderRecord, GroupRecord)
 
@@ -51,6 +53,14 @@ class PluginTestObserver(Protocol):
 
     def on_turn(self, session: Session) -> None:
         """A model call of the session was recorded; from whatever thread made it."""
+        ...
+
+    def on_log(self, line: str) -> None:
+        """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
+        """An attempt of a rollout ended; another one may follow."""
         ...
 
     def on_rollout(self, finished: FinishedRollout) -> None:
@@ -94,7 +104,8 @@ async def run_test(
         )
         run = _open_run(plan)
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(run.log_line))
+        recorder = _Recorder(run, statistics, observer)
+        stack.enter_context(plugin_output_to(recorder.log))
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
             judge_environment(plan.endpoint, services.sessions.blocking_loop)
@@ -103,11 +114,11 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, _Recorder(run, statistics, observer))
+        engine = _engine(plan, services, recorder)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(samples))
+            await services.endpoint.run(engine.run(recorder.begun(samples)))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -166,6 +177,18 @@ class _Recorder:
     run: RunWriter
     statistics: RunStatistics
     observer: PluginTestObserver
+    extras: dict[int, Any] = field(default_factory=dict)
+    """Of the samples whose groups are under way."""
+
+    def begun(self, samples: Iterable[SampleToRun]) -> Iterator[SampleToRun]:
+        """Pass samples on; keep what their records will want of them."""
+        for sample in samples:
+            self.extras[sample.index] = json.loads(sample.line).get("extra")
+            yield sample
+
+    def log(self, line: str) -> None:
+        self.run.log_line(line)
+        self.observer.on_log(line)
 
     def on_rollout(self, finished: FinishedRollout) -> None:
         attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
@@ -179,7 +202,8 @@ class _Recorder:
 
     def on_group(self, record: GroupRecord) -> None:
         graders = tuple(self._masked(grader) for grader in record.graders)
-        record = replace(self._masked(record), graders=graders)
+        extra = self.extras.pop(record.sample_index, None)
+        record = replace(self._masked(record), graders=graders, sample_extra=extra)
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)
@@ -237,6 +261,7 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
             identity, sampling=sampling, services=services.sessions
         ),
         context=plan.context,
+        on_attempt=recorder.observer.on_attempt,
     )
     limits = [grader.loaded.plugin.runtime.request_concurrency for grader in plan.graders]
     settings = EngineSettings(
