@@ -96,7 +96,9 @@ class RolloutRunner:
         door: SessionDoor,
         new_session: Callable[[AttemptIdentity, Mapping[str, Any]], Session],
         context: PluginContext,
+        on_attempt: Callable[[AttemptIdentity, Outcome[Any]], None] | None = None,
     ) -> None:
+        self._on_attempt = on_attempt
         self._loaded = require_kind(loaded, is_rollout=True)
         self._host = host
         self._door = door
@@ -129,7 +131,10 @@ class RolloutRunner:
             )
             session = self._new_session(identity, sample.sampling)
             last[:] = [session]
-            return await self._attempt(session, sample, num_trajectories=len(generations))
+            outcome = await self._attempt(session, sample, num_trajectories=len(generations))
+            if self._on_attempt is not None:
+                self._on_attempt(identity, outcome)
+            return outcome
 
         outcome, attempts = await run_attempts(attempt)
         duration_s = time.perf_counter() - started

@@ -7,14 +7,14 @@ import json
 import os
 import secrets as random_names
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import WorkspaceError
+from arkdev.errors import OutputError, WorkspaceError
 from arkdev.runs.lines import LineFile, cleaned, encoded, utf8_text
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
@@ -42,6 +42,9 @@ _TEMPORARY = ".tmp"
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
+    Methods raise `OutputError` when the disk refuses, but for `log_line`: what a plugin prints
+    must not fail the plugin, so the next record raises it.
+
     A record is on its way to the disk when its method returns: killing the process loses none.
     The open folder is locked (``flock``), which tells a reader that the run is alive.
     """
@@ -64,6 +67,7 @@ class RunWriter:
         (folder / "logs").mkdir(exist_ok=True)
         names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
+        self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
 
@@ -139,7 +143,11 @@ class RunWriter:
     def log_line(self, text: str) -> None:
         """Append `text`, which may have several lines, to ``logs/plugin.log``."""
         text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
-        self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        try:
+            with _disk_faults_named(self.folder):
+                self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        except OutputError as error:
+            self._log_problem = error
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -157,11 +165,28 @@ class RunWriter:
             self._lock = -1
 
     def _append(self, name: str, record: object) -> None:
-        self._files[name].append(encoded(record, secrets=self._secrets))
+        if self._log_problem is not None:
+            raise self._log_problem
+        with _disk_faults_named(self.folder):
+            self._files[name].append(encoded(record, secrets=self._secrets))
 
     def _write_manifest(self) -> None:
-        temporary = _written_aside(self.folder, self.manifest, secrets=self._secrets)
-        temporary.replace(self.folder / MANIFEST)
+        with _disk_faults_named(self.folder):
+            temporary = _written_aside(self.folder, self.manifest, secrets=self._secrets)
+            temporary.replace(self.folder / MANIFEST)
+
+
+@contextmanager
+def _disk_faults_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"the run folder cannot be written any more: {error.strerror or error}",
+            where=str(folder),
+            hint="the run ended there; what was written before is whole. Make room, or choose "
+            "another place with --out",
+        ) from error
 
 
 def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:
