@@ -19,6 +19,7 @@
     │   ├── TranslationError          1   a request that the endpoint's API cannot express
     │   ├── PluginTimeoutError        1   a plugin ran longer than its Runtime.timeout
     │   └── PluginResultError         1   a result that the contract does not allow
+    ├── OutputError                   1   a run folder or the output cannot be written any more
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
@@ -137,6 +138,10 @@ class PluginTimeoutError(PluginError):
 
 class PluginResultError(PluginError):
     """A plugin returned something that the contract does not allow."""
+
+
+class OutputError(ArkdevError):
+    """A run folder or the command's output cannot be written any more: no space, a limit, gone."""
 
 
 class EndpointError(ArkdevError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.padding import Padding
@@ -15,6 +15,7 @@ from arkdev.cli.terminal import (
     duration,
     number,
     number_table,
+    plural,
     printable,
     symbols,
     titled,
@@ -29,6 +30,26 @@ _ROLE_STYLES = {
     "tool": "yellow",
 }
 _MAX_URL_CHARS = 80
+_MAX_EXTRA_CHARS = 200
+
+
+class FailedAttempt(Protocol):
+    """What is shown of an attempt that failed: a record, or an outcome that is not one yet."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of it."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """Why."""
+        ...
+
+    @property
+    def where(self) -> str | None:
+        """file:line of the user's code."""
+        ...
 
 
 class ConversationPrinter:
@@ -70,19 +91,48 @@ class ConversationPrinter:
         self._console.print(Text(), header, sep="\n")
         self._body(message, is_tool=role == "tool")
 
+    def sample_extra(self, extra: Mapping[str, Any] | None) -> None:
+        """Print what the dataset says of the sample beside its messages."""
+        if extra:
+            shown = ", ".join(f"{key}={_short_json(value)}" for key, value in extra.items())
+            text = Text(f"sample extra: {printable(shown)}", style="dim", overflow="fold")
+            self._console.print(text)
+
+    def log_line(self, line: str) -> None:
+        """Print what a plugin logged or printed."""
+        self._print_indented(Text(printable(line), style="dim"), by=2)
+
+    def begin_attempt(self, title: str) -> None:
+        """Begin another conversation: its turns count from 1. An empty title is not shown."""
+        self._num_turns = 0
+        if title:
+            self._console.print(Text(), Text(title, style="bold"), sep="\n")
+
     def attempts(self, attempts: Sequence[Attempt]) -> None:
         """Print the attempts that did not succeed, with their errors; nothing when none failed."""
         for index, attempt in enumerate(attempts, start=1):
-            if attempt.verdict is Verdict.SUCCESS:
-                continue
-            line = Text(f"attempt {index}: {attempt.verdict}", style="bold red")
-            line.append(f"  {self._signs.dot}  {duration(attempt.duration_s)}", style="dim")
-            self._console.print(line)
-            self._indent(attempt.error or "no error text", style="red")
-            if attempt.where:
-                self._indent(attempt.where, style="dim")
-            if attempt.traceback and index == len(attempts):
-                self._indent(attempt.traceback.rstrip(), style="dim")
+            if attempt.verdict is not Verdict.SUCCESS:
+                self.failed_attempt(index, attempt, took_s=attempt.duration_s)
+                if attempt.traceback and index == len(attempts):
+                    self._indent(attempt.traceback.rstrip(), style="dim")
+
+    def failed_attempt(
+        self, number: int, failed: FailedAttempt, *, took_s: float | None = None
+    ) -> None:
+        """Print what became of attempt `number`, from 1, and why."""
+        line = Text(f"attempt {number}: {failed.verdict}", style="bold red")
+        if took_s is not None:
+            line.append(f"  {self._signs.dot}  {duration(took_s)}", style="dim")
+        self._console.print(line)
+        self._indent(failed.error or "no error text", style="red")
+        if failed.where:
+            self._indent(failed.where, style="dim")
+
+    def traceback(self, attempts: Sequence[Attempt]) -> None:
+        """Print the traceback of the last attempt, when it has one."""
+        trace = attempts[-1].traceback if attempts else None
+        if trace:
+            self._indent(trace.rstrip(), style="dim")
 
     def grades(
         self, graders: Sequence[GraderRecord], *, index: int = 0, reward: float | None = None
@@ -107,7 +157,8 @@ class ConversationPrinter:
         self._console.print(titled(Section("Rewards", table), signs=signs))
         for grader in graders:
             if grader.verdict is not Verdict.SUCCESS:
-                error = f"{grader.name}: {grader.verdict} in {grader.attempts} attempts"
+                attempts = plural(grader.attempts, "attempt")
+                error = f"{grader.name}: {grader.verdict} in {attempts}"
                 self._indent(f"{error}: {grader.error or 'no error text'}", style="red")
                 if grader.where:
                     self._indent(grader.where, style="dim")
@@ -225,6 +276,11 @@ def pretty_arguments(arguments: object, *, width: int) -> tuple[str, str]:
     line = f"({', '.join(parts)})"
     fits = len(line) <= width and "\n" not in line
     return line if fits else json.dumps(value, ensure_ascii=False, indent=2), ""
+
+
+def _short_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_EXTRA_CHARS else f"{text[:_MAX_EXTRA_CHARS]}..."
 
 
 def _pretty_json(text: str) -> str:

@@ -61,9 +61,10 @@ def _row(spec: EndpointSpec) -> dict[str, Any]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from arkdev.cli.output import console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("name", "url", "model", "key", "defined in"):
@@ -77,7 +78,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             row["source"],
         )
         table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table)
+    console().print(table)
 
 
 def _key_cell(row: dict[str, Any]) -> str:

@@ -7,8 +7,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from arkdev.cli.children import descendants, end_descendants
 from arkdev.errors import ExitCode
 from arkdev.harness.loop import new_event_loop
 
@@ -16,19 +18,40 @@ _T = TypeVar("_T")
 GIVE_UP_AFTER_S = 3.0
 
 
-def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[], None]) -> _T:
+class _Unawaited(ThreadPoolExecutor):
+    """For ``asyncio.to_thread``: a plugin's thread that never ends does not keep the loop open."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+def run_interruptible(
+    work: Coroutine[Any, Any, _T],
+    *,
+    on_give_up: Callable[[], None],
+    on_programs_ended: Callable[[int], None] | None = None,
+) -> _T:
     """Run `work` on an event loop of its own; Ctrl-C and SIGTERM cancel it.
 
     Raises `KeyboardInterrupt` when it was interrupted. An async plugin that blocks the loop cannot
     be cancelled: after `GIVE_UP_AFTER_S` the process ends with code 130 from another thread.
+    Programs that were started meanwhile are ended, and their number is told.
     Records are whole lines on the disk at any moment, so nothing is torn by that.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         loop = runner.get_loop()
+        loop.set_default_executor(_Unawaited())
         task = loop.create_task(work)
         was_interrupted = threading.Event()
+        programs_before = descendants()
+
+        def end_programs() -> None:
+            num_ended = end_descendants(but=programs_before)
+            if num_ended and on_programs_ended:
+                on_programs_ended(num_ended)
 
         def give_up() -> None:
+            end_programs()
             on_give_up()
             os._exit(ExitCode.INTERRUPTED)
 
@@ -48,6 +71,7 @@ def run_interruptible(work: Coroutine[Any, Any, _T], *, on_give_up: Callable[[],
             return _run(loop, task)
         except asyncio.CancelledError:
             if was_interrupted.is_set():
+                end_programs()
                 raise KeyboardInterrupt from None
             raise
         finally:

@@ -7,6 +7,7 @@ command's function, so that `arkdev --help` stays quick. Modules in `_COMMANDS` 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -16,11 +17,12 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from arkdev import __version__
-from arkdev.cli.output import configure_streams, drop_output, print_error
-from arkdev.errors import ArkdevError, ExitCode
+from arkdev.cli.later import LaterGroup
+from arkdev.cli.output import configure_streams, print_error
+from arkdev.cli.streams import drop_output, results
+from arkdev.errors import ArkdevError, ExitCode, OutputError
 
 _COMMANDS = ("init", "run", "runs")
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
@@ -31,11 +33,22 @@ _GROUPS = ("test", "endpoint")
 _GROUP_COMMANDS = (("endpoint", "endpoint_list"), ("endpoint", "endpoint_check"))
 """(group, module): the module registers its commands on that group."""
 
+_LACKS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+)
+"""What the machine lacks: space, or descriptors."""
+
 _OUTPUT_CLOSED = 141
 """As a shell reports a program whose reader went away (128 + SIGPIPE)."""
 
 
-class _Root(TyperGroup):
+class _Root(LaterGroup):
     """The root group. Typer would end any broken pipe, a socket's too, without a word."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -104,11 +117,35 @@ def run(arguments: Sequence[str], *, build: Callable[[], typer.Typer] = build_ap
         return code if isinstance(code, int) else ExitCode.OK
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except ArkdevError as error:
-        return _on_known_error(error)
-    except Exception as error:  # noqa: BLE001 - the last handler: whatever is left is our fault
-        return _on_fault(error)
+    except Exception as error:  # noqa: BLE001 - the last handler
+        return _on_error(error)
     return ExitCode.OK
+
+
+def _on_error(error: Exception) -> int:
+    """Report what a person can do something about as such; whatever is left is our fault."""
+    leaves = _leaves(error)
+    known = next((leaf for leaf in leaves if isinstance(leaf, ArkdevError)), None)
+    if known is not None:
+        return _on_known_error(known)
+    lack = next((leaf for leaf in leaves if _is_lack(leaf)), None)
+    if not isinstance(lack, OSError):
+        return _on_fault(error)
+    is_output = lack.filename is None
+    if is_output:  # nothing more goes there; the interpreter would fail at its own last flush
+        drop_output(results().fileno())
+    what = "the output cannot be written" if is_output else "the system refused"
+    return _on_known_error(OutputError(f"{what}: {lack.strerror}", where=str(lack.filename or "")))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _is_lack(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in _LACKS
 
 
 def _is_debugging() -> bool:
@@ -134,8 +171,8 @@ def _on_fault(error: BaseException) -> int:
 
 def _is_output_closed() -> bool:
     poll = select.poll()
-    poll.register(sys.stdout, 0)  # no event asked for: only an error or a hang-up is reported
+    poll.register(results(), 0)  # no event asked for: only an error or a hang-up is reported
     if not poll.poll(0):
         return False
-    drop_output(sys.stdout.fileno())
+    drop_output(results().fileno())
     return True

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from arkdev.cli.streams import drop_output, results
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -28,6 +30,8 @@ def configure_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if os.environ.get("COLUMNS") == "0":  # as some CI runners set it: no width, not a width of 0
+        del os.environ["COLUMNS"]
 
 
 def console(*, is_stderr: bool = False) -> Console:
@@ -39,7 +43,20 @@ def console(*, is_stderr: bool = False) -> Console:
     from arkdev.cli.terminal import PipeConsole
 
     configure_streams()
-    return PipeConsole(stderr=is_stderr, markup=False, highlight=False, emoji=False)
+    return PipeConsole(
+        file=sys.stderr if is_stderr else results(),
+        width=None if is_stderr else _width_of_results(),
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def _width_of_results() -> int | None:
+    """The width of the results' terminal, which rich no longer finds at descriptor 1."""
+    if os.environ.get("COLUMNS") or not results().isatty():
+        return None
+    return os.get_terminal_size(results().fileno()).columns or None
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -49,12 +66,13 @@ def print_json(document: Mapping[str, Any]) -> None:
     from arkdev.job.paths import readable
 
     text = readable(text)  # file names under a locale that is not UTF-8
-    sys.stdout.flush()
+    stream = results()
+    stream.flush()
     try:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        sys.stdout.buffer.flush()
+        stream.buffer.write(text.encode("utf-8", "replace"))
+        stream.buffer.flush()
     except BrokenPipeError:
-        drop_output(sys.stdout.fileno())
+        drop_output(stream.fileno())
 
 
 def print_error(error: ArkdevError) -> None:
@@ -70,10 +88,3 @@ def print_error(error: ArkdevError) -> None:
         if text:
             line = Text.assemble((f"{label}: ", style), printable(text))
             target.print(line, soft_wrap=True)
-
-
-def drop_output(descriptor: int) -> None:
-    """Point a closed pipe's descriptor at /dev/null, so that no later write or flush fails."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, descriptor)
-    os.close(devnull)

@@ -13,6 +13,7 @@ from arkdev.cli import report_sections
 from arkdev.cli.terminal import Section, Symbols, facts, plural, printable, symbols, titled
 from arkdev.harness.distributions import RewardSummary
 from arkdev.harness.summary import Summary
+from arkdev.runs.writer import PLUGIN_LOG
 
 TWO_COLUMNS_FROM = 130
 MAX_WIDTH = 180
@@ -48,6 +49,8 @@ def render_summary(
         console.print(titled(section, signs=signs), width=width)
     if folder is not None:
         console.print()
+        # once more: a screen of 24 lines has scrolled the first line away
+        console.print(Text(" ").append_text(headline(summary, signs=signs)), width=width)
         _print_next(summary, console, folder, name or folder.name)
 
 
@@ -112,6 +115,10 @@ def _side_by_side(parts: list[Group], console: Console, width: int) -> Renderabl
 
 def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> None:
     rows: list[tuple[str, Text | str]] = [("run", Text(printable(str(folder))))]
+    num_lines = _num_log_lines(folder)
+    if num_lines:
+        text = f"{PLUGIN_LOG} in it: {plural(num_lines, 'line')} that plugins logged or printed"
+        rows.append(("log", text))
     if summary.first_failure is not None:
         rows.append(("next", f"arkdev show {name} {summary.first_failure}"))
         rows.append(("", f"arkdev show {name} --failed"))
@@ -121,3 +128,11 @@ def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> 
         command = f"arkdev show {name} {summary.lowest.trajectory_id}"
         rows.append(("next", f"{command}   (the lowest reward)"))
     console.print(facts(rows), soft_wrap=True)
+
+
+def _num_log_lines(folder: Path) -> int:
+    try:
+        with (folder / PLUGIN_LOG).open("rb") as file:
+            return sum(1 for _ in file)
+    except OSError:  # nothing was logged
+        return 0

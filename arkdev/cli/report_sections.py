@@ -44,8 +44,10 @@ def rewards(summary: Summary, signs: Symbols) -> Section | None:
     is_same = [grader.weight for grader in summary.graders] == [1.0]
     rows = [] if is_same else [_reward_row("weighted", weighted, signs)]
     rows += [_reward_row(printable(name), reward, signs) for name, reward in named]
-    headers = ("reward", "n", "mean", f"{signs.plus_minus} se", "std", "min", "p50", "max")
-    table = number_table((*headers, "ungraded"), rows)
+    error = f"{signs.plus_minus} se"
+    headers = ("reward", "n", "mean", error, "std", "min", "p50", "max", "ungraded")
+    without = (error, "std", "p50", "ungraded") if signs.is_narrow else ()
+    table = number_table(headers, rows, without=without)
     quantiles = Text(" quantiles ", style="dim")
     for name, value in weighted.quantiles.items():
         quantiles.append(f" {name} ", style="dim").append(number(value), style="default")
@@ -77,12 +79,13 @@ def _histogram(bins: tuple[Bin, ...], signs: Symbols) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True, style="dim")
     table.add_column(justify="right", no_wrap=True, style="dim")
+    width = _HISTOGRAM_WIDTH // 2 if signs.is_narrow else _HISTOGRAM_WIDTH
     highest = max(bar.count for bar in bins)
     total = sum(bar.count for bar in bins)
     for bar in bins:
         is_value = bar.low == bar.high
         label = f"{bar.low:g}" if is_value else f"{bar.low:g} {signs.dash} {bar.high:g}"
-        cells = signs.bar(bar.count / highest, width=_HISTOGRAM_WIDTH).ljust(_HISTOGRAM_WIDTH)
+        cells = signs.bar(bar.count / highest, width=width).ljust(width)
         table.add_row(
             f" {label}", Text(cells, style="cyan"), str(bar.count), share(bar.count, total)
         )
@@ -148,20 +151,20 @@ def _group_rows(
     if zero is not None:
         style = "yellow" if zero.share > 0.5 else "default"
         text = Text(f"{zero.num_groups} of {zero.num_eligible}", style=style)
-        text.append(f" {share(zero.num_groups, zero.num_eligible)}", style="dim")
+        text.append(f" ({share(zero.num_groups, zero.num_eligible)})", style="dim")
         if zero.num_groups:
             listed = ", ".join(
                 f"{value.num_groups} all {value.reward:g}" for value in zero.values[:3]
             )
-            text.append(f" give no signal ({listed})", style="dim")
+            text.append(f": no signal ({listed})", style="dim")
         yield "equal rewards", text
     if group.pass_at_k:
         text = Text()
         for item in group.pass_at_k:
             text.append(f"k={item.k} ", style="dim").append(f"{item.value:.3f}   ")
         yield "pass@k", text
-        note = f"reward {signs.at_least} {summary.success_threshold:g}"
-        note += f" in {plural(group.pass_at_k[0].num_groups, 'whole group')}"
+        note = f"success: weighted reward {signs.at_least} {summary.success_threshold:g}"
+        note += f"; {plural(group.pass_at_k[0].num_groups, 'whole group')}"
         if group.num_incomplete:
             note += f"; {group.num_incomplete} with ungraded members left out"
         yield "", Text(note, style="dim")
@@ -194,9 +197,9 @@ def _grader_line(grader: GraderSummary, signs: Symbols) -> Text:
     for name, count in grader.verdicts.items():
         line.append(f"  {signs.dot}  " if line else "", style="dim")
         line.append(f"{count} {VERDICT_WORDS[name]}", style=VERDICT_STYLES[name])
-    num_retried = sum(count for attempts, count in grader.attempts.items() if attempts != "1")
-    if num_retried:
-        line.append(f"  {signs.dot}  {num_retried} tried again", style="yellow")
+    if any(attempts != "1" for attempts in grader.attempts):
+        counts = (f"{count} in {needed}" for needed, count in grader.attempts.items())
+        line.append(f"  {signs.dot}  attempts: {', '.join(counts)}", style="yellow")
     return line
 
 
@@ -222,7 +225,10 @@ def latency(summary: Summary, signs: Symbols) -> Section | None:
     ]
     if not rows:
         return None
-    return Section("Latency", number_table(("", "n", "p50", "p90", "p99", "max"), rows))
+    headers = ("", "n", "p50", "p90", "p99", "max")
+    table = number_table(headers, rows, without=("p90", "p99") if signs.is_narrow else ())
+    note = Text(" waiting included: for a slot of the endpoint, a thread, a grader", style="dim")
+    return Section("Latency", Group(table, note))
 
 
 def turns_and_tokens(summary: Summary, signs: Symbols) -> Section | None:
@@ -260,7 +266,8 @@ def turns_and_tokens(summary: Summary, signs: Symbols) -> Section | None:
             f"{tool.num_calls} {printable(tool.name)}" for tool in summary.tools if tool.num_calls
         )
         lines.append(("tool calls", f"  {signs.dot}  ".join(used)))
-    return Section("Turns and tokens", Group(number_table(headers, rows), facts(lines)))
+    table = number_table(headers, rows, without=("p50", "p95") if signs.is_narrow else ())
+    return Section("Turns and tokens", Group(table, facts(lines)))
 
 
 def _count_row(name: str, counts: CountSummary, signs: Symbols) -> list[str | Text]:
@@ -294,9 +301,13 @@ def failures(summary: Summary, signs: Symbols) -> Section | None:
         if not error.num_final:
             place += "  made good by another attempt"
         elif error.num_final < error.count:
-            place += f"  {plural(error.num_final, 'rollout')} ended on it"
+            noun = "rollout" if error.source == "rollout" else "grading"
+            place += f"  {plural(error.num_final, noun)} ended on it"
         place += f"  e.g. {', '.join(error.examples)}"
-        body = Text("\n").join((message, Text(printable(place), style="dim")))
+        parts = [message, Text(printable(place), style="dim")]
+        if error.hint:
+            parts.insert(1, Text(f"{signs.arrow} {printable(error.hint)}"))
+        body = Text("\n").join(parts)
         table.add_row(Text(f" {error.count} {signs.times}", style=style), body)
     num_more = len(summary.errors) - _MAX_ROWS
     if num_more > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
     from arkdev.harness.summary import Summary
     from arkdev.runs.reader import RunReader, RunSummary
-    from arkdev.runs.records import GroupRecord, TrajectoryRecord
+    from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TrajectoryRecord
+
+_TRAJECTORY_ID = re.compile(r"\d+\.\d+")
+_MAX_NAME = 20
+_TROUBLE_STYLES = {"retried": "yellow", "ungraded": "red"}
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
@@ -40,13 +45,21 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
     @app.command("show", epilog="Examples: arkdev show latest 7.1; arkdev show --failed")
     def show_command(
         run: Annotated[
-            str, typer.Argument(help="Id, its unique beginning or end, a path, or latest.")
+            str,
+            typer.Argument(
+                help="Id, its unique beginning or end, a path, or latest; a trajectory's id alone "
+                "is one of the latest run."
+            ),
         ] = "latest",
         trajectory: Annotated[
             str | None, typer.Argument(help="SAMPLE.GENERATION, as in 7.1.")
         ] = None,
         failed: Annotated[
-            bool, typer.Option("--failed", help="List the trajectories that did not succeed.")
+            bool,
+            typer.Option(
+                "--failed",
+                help="List what failed or was retried: rollouts, and gradings of groups.",
+            ),
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
@@ -56,6 +69,10 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         if trajectory is not None and failed:
             raise UsageError("--failed lists trajectories; it does not go with one of them")
         root = runs_root()
+        if trajectory is None and _TRAJECTORY_ID.fullmatch(run):
+            run, trajectory = "latest", run
+            if failed:
+                raise UsageError("--failed lists trajectories; it does not go with one of them")
         reader = RunReader(find_run(root, run))
         if trajectory is not None:
             show_trajectory(reader, trajectory, as_json=as_json)
@@ -87,23 +104,40 @@ def list_command(root: Path, *, as_json: bool) -> None:
         summary = run.summary or {}
         reward = summary.get("reward") or {}
         mean = reward.get("mean")
-        verdicts = summary.get("verdicts") or {}
         rows.append(
             (
                 run.run_id,
                 _status(run),
+                *_what_ran(run),
                 duration(run.worked_s) if run.worked_s is not None else dash,
                 str(summary.get("num_rollouts", dash)),
                 number(mean, unknown=dash),
-                str(verdicts.get("failure", 0)) if summary else dash,
+                str(_num_failed(summary)) if summary else dash,
             )
         )
-    table = number_table(("run", "status", "took", "rollouts", "mean reward", "failed"), rows)
-    table.columns[1].justify = "left"
+    headers = ("run", "status", "rollout", "endpoint", "took", "rollouts", "mean reward", "failed")
+    # a run's id alone takes 27 columns
+    table = number_table(headers, rows, without=() if out.width >= 110 else headers[2:4])
+    for column in table.columns[1:4]:
+        column.justify = "left" if column.header in headers[1:4] else "right"
     out.print(table)
     for run in found:
         if run.problem:
             out.print(Text(f"{run.run_id}: {run.problem}", style="dim"), soft_wrap=True)
+
+
+def _what_ran(run: RunSummary) -> tuple[str, str]:
+    """The rollout's function and the endpoint's name, both as short as a table wants them."""
+    endpoint = run.settings.get("endpoint")
+    name = str(endpoint.get("name") or "") if isinstance(endpoint, dict) else ""
+    rollout = str(run.settings.get("rollout") or "").partition(":")[2]
+    return rollout[-_MAX_NAME:], name.partition("://")[2][:_MAX_NAME] or name[:_MAX_NAME]
+
+
+def _num_failed(summary: dict[str, Any]) -> int:
+    """Rollouts that failed, and those that a grader left ungraded."""
+    verdicts = summary.get("verdicts") or {}
+    return int(verdicts.get("failure", 0)) + int(summary.get("num_ungraded") or 0)
 
 
 def _status(run: RunSummary) -> Text:
@@ -163,33 +197,70 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
 
 
 def show_failed(reader: RunReader, *, as_json: bool) -> None:
-    """List the rollouts that did not succeed with their last error."""
+    """List what failed or needed more than one attempt: rollouts first, then gradings."""
     from arkdev.runs.records import Verdict
 
-    failed = (t for t in reader.trajectories() if t.verdict is not Verdict.SUCCESS)
+    troubled = (
+        t for t in reader.trajectories() if t.verdict is not Verdict.SUCCESS or len(t.attempts) > 1
+    )
+    groups = (
+        group
+        for group in reader.groups()
+        if any(g.verdict is not Verdict.SUCCESS or g.attempts > 1 for g in group.graders)
+    )
     if as_json:
-        print_json({"trajectories": [_trajectory_json(trajectory) for trajectory in failed]})
+        trajectories = [_trajectory_json(trajectory) for trajectory in troubled]
+        graded = [dataclasses.asdict(group) for group in groups]
+        print_json({"trajectories": trajectories, "groups": graded})
         return
+    lines = 0
+    for trajectory in troubled:
+        lines += 1
+        is_good = trajectory.verdict is Verdict.SUCCESS
+        # of a rollout made good, the last attempt that was not
+        attempts = trajectory.attempts[:-1] if is_good else trajectory.attempts
+        _print_trouble(
+            trajectory.trajectory_id,
+            "retried" if is_good else trajectory.verdict,
+            num_attempts=len(trajectory.attempts),
+            trouble=attempts[-1] if attempts else None,
+        )
+    for group in groups:
+        for grader in group.graders:
+            if grader.verdict is Verdict.SUCCESS and grader.attempts == 1:
+                continue
+            lines += 1
+            word = "retried" if grader.verdict is Verdict.SUCCESS else "ungraded"
+            name = group.trajectory_ids[0] if group.trajectory_ids else str(group.sample_index)
+            _print_trouble(
+                name, word, num_attempts=grader.attempts, trouble=grader, by=f"{grader.name}: "
+            )
+    if not lines:
+        console().print("every rollout succeeded and was graded, each in one attempt")
+    _report_torn(reader)
+
+
+def _print_trouble(
+    name: str,
+    word: str,
+    *,
+    num_attempts: int,
+    trouble: Attempt | GraderRecord | None,
+    by: str = "",
+) -> None:
     from rich.text import Text
 
     from arkdev.cli.report_sections import VERDICT_STYLES
-    from arkdev.cli.terminal import printable
+    from arkdev.cli.terminal import plural, printable
 
-    out = console()
-    num_failed = 0
-    for trajectory in failed:
-        num_failed += 1
-        last = trajectory.attempts[-1] if trajectory.attempts else None
-        line = Text(f"{trajectory.trajectory_id:>8}  ", style="bold")
-        line.append(f"{trajectory.verdict:<8}", style=VERDICT_STYLES[trajectory.verdict])
-        line.append(f" {len(trajectory.attempts)} attempts  ", style="dim")
-        if last is not None:
-            line.append(printable((last.error or "no error text").partition("\n")[0]))
-            line.append(f"  {printable(last.where or '')}", style="dim")
-        out.print(line, soft_wrap=True)
-    if not num_failed:
-        out.print("every rollout succeeded")
-    _report_torn(reader)
+    line = Text(f"{name:>8}  ", style="bold")
+    line.append(f"{word:<8}", style=VERDICT_STYLES.get(word, _TROUBLE_STYLES.get(word, "")))
+    line.append(f" {plural(num_attempts, 'attempt')}  ", style="dim")
+    error = (trouble.error if trouble else None) or ("" if word == "retried" else "no error text")
+    line.append(printable(f"{by}{error}".partition("\n")[0]))
+    if trouble and trouble.where:
+        line.append(f"  {printable(trouble.where)}", style="dim")
+    console().print(line, soft_wrap=True)
 
 
 def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
@@ -207,7 +278,9 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
 
     out = console()
     _print_heading(out, trajectory, reward=reward, group=group)
-    ConversationPrinter(out).attempts(trajectory.attempts)
+    printer = ConversationPrinter(out)
+    printer.sample_extra(group.sample_extra if group else None)
+    printer.attempts(trajectory.attempts)
     render_turns(
         out,
         messages=trajectory.messages,

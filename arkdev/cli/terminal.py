@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli.output import drop_output
+from arkdev.cli.streams import drop_output
 from arkdev.job.paths import readable
 
+NARROW_BELOW = 60
+_MAX_LABEL = 24
+_MIN_NAME = 14
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -44,7 +48,10 @@ class Symbols:
     arrow: str
     at_least: str
     dash: str
+    ellipsis: str
     has_blocks: bool
+    is_narrow: bool = False
+    """Fewer than `NARROW_BELOW` columns: only the numbers that matter most."""
 
     def bar(self, share: float, *, width: int) -> str:
         """Return a bar of `share` (0..1) of `width` cells; something above 0 is never invisible."""
@@ -68,7 +75,9 @@ def symbols(console: Console) -> Symbols:
         arrow=best("→", "->"),
         at_least=best("≥", ">="),
         dash=best("–", "-"),
+        ellipsis=best("…", "..."),
         has_blocks=_carries(console.encoding, "█" + _EIGHTHS),
+        is_narrow=console.width < NARROW_BELOW,
     )
 
 
@@ -138,22 +147,29 @@ def titled(section: Section, *, signs: Symbols) -> Group:
 
 
 def facts(rows: Iterable[tuple[str, Text | str]]) -> Table:
-    """Lay out label and value pairs; values wrap inside their column."""
+    """Lay out label and value pairs; long labels are cut, values wrap inside their column."""
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, overflow="ellipsis", max_width=_MAX_LABEL)
     table.add_column(overflow="fold", ratio=1)
     for label, value in rows:
         table.add_row(f" {label}", value)
     return table
 
 
-def number_table(headers: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
-    """Lay out a first column of names and right-aligned numbers."""
-    first, *others = headers
+def number_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    without: Collection[str] = (),
+) -> Table:
+    """Lay out a first column of names and right-aligned numbers, but for the columns `without`."""
+    rows = list(rows)
     table = Table(box=None, padding=(0, 0, 0, 1), header_style="dim", pad_edge=True)
-    table.add_column(first, overflow="fold")
-    for header in others:
-        table.add_column(header, justify="right", no_wrap=True)
+    longest = max((cell_len(str(row[0])) for row in rows), default=0)
+    table.add_column(headers[0], overflow="fold", min_width=min(longest, _MIN_NAME))
+    kept = [0, *(i for i, header in enumerate(headers) if i and header not in without)]
+    for index in kept[1:]:
+        table.add_column(headers[index], justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(row[index] for index in kept))
     return table

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from arkdev.flows.test_plugin import PluginTestOutcome
     from arkdev.flows.test_request import PluginTestRequest
 
-app = typer.Typer(name="test", help="Test plugins on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    name="test", cls=LaterGroup, help="Test plugins on this machine.", no_args_is_help=True
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -123,6 +126,14 @@ def plugin(
         int | None,
         typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
     ] = None,
+    success_threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--success-threshold",
+            metavar="X",
+            help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -162,6 +173,7 @@ def plugin(
         script=script,
         sampling={name: value for name, value in sampling.items() if value is not None},
         seed=seed,
+        success_threshold=success_threshold,
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,
@@ -189,16 +201,22 @@ def _sample_text(sample: str | None) -> str | None:
 
 def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
+    from arkdev.cli.streams import keep_results_apart
     from arkdev.cli.test_display import display_for
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
-    # what plugins print while they are imported, or outside a rollout, is no part of the result
+    # what plugins write while they are imported, or past sys.stdout, is no part of the result
+    keep_results_apart()
     with redirect_stdout(sys.stderr):
         plan = plan_test(request)
     display = display_for(plan, as_json=as_json)
     with display, redirect_stdout(sys.stderr):
-        outcome = run_interruptible(run_test(plan, display), on_give_up=display.give_up)
+        outcome = run_interruptible(
+            run_test(plan, display),
+            on_give_up=display.give_up,
+            on_programs_ended=display.on_programs_ended,
+        )
     if as_json:
         display.report_in_a_line(outcome)
         _print_json(plan, outcome)
@@ -211,6 +229,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
     import dataclasses
 
     from arkdev.cli.output import print_json
+    from arkdev.runs.masking import masked_value
     from arkdev.runs.reader import RunReader
 
     document: dict[str, Any] = {
@@ -228,4 +247,4 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         reader = RunReader(outcome.folder)
         document["trajectories"] = [dataclasses.asdict(r) for r in reader.trajectories()]
         document["groups"] = [dataclasses.asdict(r) for r in reader.groups()]
-    print_json(document)
+    print_json(masked_value(document, secrets=plan.secrets))

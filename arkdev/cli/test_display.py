@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,17 +19,23 @@ from rich.text import Text
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
-from arkdev.cli.terminal import printable, symbols
+from arkdev.cli.streams import results
+from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
+from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.warnings import describe_warning
 from arkdev.plugin.decorators import PluginKind
+from arkdev.runs.masking import masked_text, masked_value
 from arkdev.runs.records import GroupRecord, Verdict
-from arkdev.sessions.session import Session
+from arkdev.sessions.session import AttemptIdentity, Session
 
 _LINE_EVERY_S = 10.0
 _MAX_WARNINGS = 5
+_MAX_REASONS = 100
+_WIDTH_OF_PROGRESS = 90
+"""The bar, the counts, the time and the mean reward."""
 
 
 def display_for(plan: PluginTestPlan, *, as_json: bool) -> Display:
@@ -43,7 +51,7 @@ class Display:
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
         self._err = _fixed(console(is_stderr=True), sys.stderr)
-        self._out = _fixed(console(), sys.stdout)
+        self._out = _fixed(console(), results())
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -57,6 +65,7 @@ class Display:
         )
         self._task = self._progress.add_task("rollouts", total=plan.num_rollouts, note="")
         self._num_done = self._num_failed = 0
+        self._reasons: Counter[str] = Counter()
         self._reward_sum, self._num_rewards = 0.0, 0
         self._next_line = time.monotonic() + _LINE_EVERY_S
         self.folder: Path | None = None
@@ -88,6 +97,11 @@ class Display:
             self._say("a plugin blocks the event loop; ending without it")
             self._say_interrupted()
 
+    def on_programs_ended(self, num_ended: int) -> None:
+        """Say that an interrupt ended what plugins had started."""
+        with suppress(Exception):
+            self._say(f"ended {plural(num_ended, 'program')} that plugins had started")
+
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """Say what runs."""
         self.folder = folder
@@ -98,12 +112,21 @@ class Display:
     def on_turn(self, session: Session) -> None:
         """Many samples show no turns."""
 
+    def on_log(self, line: str) -> None:
+        """The report says where the lines are."""
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
+        """Many samples show no attempts."""
+
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Count it."""
         num_trajectories = finished.record.num_trajectories
         self._num_done += num_trajectories
         if finished.record.verdict is Verdict.FAILURE:
             self._num_failed += num_trajectories
+            reason = finished.record.attempts[-1].error or "no error text"
+            if len(self._reasons) < _MAX_REASONS or reason in self._reasons:
+                self._reasons[reason] += num_trajectories
         self._update()
 
     def on_group(self, record: GroupRecord) -> None:
@@ -149,12 +172,19 @@ class Display:
         if self._num_rewards:
             note = f"mean reward {self._reward_sum / self._num_rewards:.3f}"
         if self._num_failed:
-            note += f"  {self._num_failed} failed"
+            note += f"  {self._num_failed} failed{self._most_frequent_reason()}"
         self._progress.update(self._task, completed=self._num_done, note=note)
         now = time.monotonic()
         if not self._err.is_terminal and now >= self._next_line:
             self._next_line = now + _LINE_EVERY_S
             self._say(f"{self._num_done}/{self._plan.num_rollouts} rollouts  {note}")
+
+    def _most_frequent_reason(self) -> str:
+        """The reason of most failures, in what a line of the terminal has left for it."""
+        room = max(0, self._err.width - _WIDTH_OF_PROGRESS)
+        [(reason, _)] = self._reasons.most_common(1)
+        text = printable(" ".join(reason.split()))
+        return f": {text if len(text) <= room else text[:room] + '...'}" if room else ""
 
     def _say(self, text: str) -> None:
         # paths stay whole where the output is not for a person
@@ -175,6 +205,7 @@ class ConversationDisplay(Display):
 
     def __init__(self, plan: PluginTestPlan) -> None:
         super().__init__(plan)
+        self._secrets = plan.secrets
         self._printer = ConversationPrinter(self._out)
         self._lock = threading.Lock()
         self._makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
@@ -186,6 +217,26 @@ class ConversationDisplay(Display):
         """Say what runs; there is no bar."""
         self.folder = folder
         self._say(_what_runs(plan))
+        if plan.line is not None:
+            extra = masked_value(plan.line.sample.extra, secrets=self._secrets)
+            self._printer.sample_extra(extra)
+
+    def on_log(self, line: str) -> None:
+        """Print it between the messages."""
+        with self._lock:
+            self._printer.log_line(masked_text(line, secrets=self._secrets))
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
+        """Print why it failed, if it did."""
+        if outcome.verdict is Verdict.SUCCESS:
+            return
+        error = masked_value(outcome.error, secrets=self._secrets)
+        with self._lock:
+            number = identity.attempt + 1
+            self._printer.failed_attempt(number, replace(outcome, error=error))
+            is_tried_again = outcome.verdict is not Verdict.DISCARD and number < MAX_ATTEMPTS
+            if is_tried_again and self._plan.num_generations == 1:
+                self._printer.begin_attempt(f"attempt {number + 1}")
 
     def on_turn(self, session: Session) -> None:
         """Print what is new in the conversation; a group's branches are printed when it is done."""
@@ -196,7 +247,7 @@ class ConversationDisplay(Display):
                 self._session, self._num_shown = session, 0
                 self._head(session)
             turns = session.turns
-            messages = session.conversation.plain_messages
+            messages = masked_value(session.conversation.plain_messages, secrets=self._secrets)
             caller = turns[-2] if len(turns) > 1 else None
             for message in messages[self._num_shown :]:
                 is_answer, is_tool = message is messages[-1], message.get("role") == "tool"
@@ -211,12 +262,15 @@ class ConversationDisplay(Display):
     def on_rollout(self, finished: FinishedRollout) -> None:
         """Print what went wrong, if anything did."""
         super().on_rollout(finished)
+        record = masked_value(finished.record, secrets=self._secrets)
+        finished = replace(finished, record=record)
         self._records[finished.record.trajectory_id] = finished
-        self._printer.attempts(finished.record.attempts)
+        self._printer.traceback(finished.record.attempts)
 
     def on_group(self, record: GroupRecord) -> None:
         """Print the rewards of each trajectory, for a group rollout after its conversation."""
         super().on_group(record)
+        record = masked_value(record, secrets=self._secrets)
         for index, (name, reward) in enumerate(
             zip(record.trajectory_ids, record.rewards, strict=True)
         ):
@@ -238,10 +292,10 @@ class ConversationDisplay(Display):
 
     def _head(self, session: Session) -> None:
         identity = session.identity
-        if self._plan.num_generations > 1 or identity.attempt:
-            self._out.print(
-                Text(f"rollout {identity.trajectory_id}, attempt {identity.attempt + 1}", "bold")
-            )
+        title = ""  # of one rollout: said when the attempt before it failed
+        if self._plan.num_generations > 1:
+            title = f"rollout {identity.trajectory_id}, attempt {identity.attempt + 1}"
+        self._printer.begin_attempt(title)
 
 
 def _what_runs(plan: PluginTestPlan) -> str:

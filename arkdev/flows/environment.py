@@ -9,13 +9,28 @@ from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
+from arkdev.endpoints.keys import find_api_key
+from arkdev.endpoints.registry import user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.plugin import redirect
+from arkdev.runs.masking import has_secret_name, usable_secrets
 
 _T = TypeVar("_T")
 
 JUDGE_SKILL = 1.0
 """A judge that errs would hide what the rollouts are worth; the test's --skill is for those."""
+
+
+def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a test never writes down or shows: the endpoint's key, the job's variables.
+
+    A plain word (``LOG_LEVEL=warning``) under an innocent name is no secret: masking it would hit
+    the words of the report.
+    """
+    variable = spec.api_key_env
+    key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
+    hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
+    return usable_secrets([*hidden, *([key.get_secret_value()] if key else [])])
 
 
 @contextmanager

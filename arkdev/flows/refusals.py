@@ -1,7 +1,9 @@
-"""An endpoint that refuses the key or the model: the run ends with the first calls.
+"""An endpoint that refuses the key or the model, or that has gone away: the run ends early.
 
 A wrong key fails every call the same way. Trying every rollout four times would tell nothing more,
-so the run stops when the first `NUM_REFUSALS` answers are all such refusals.
+so the run stops when the first `NUM_REFUSALS` answers are all such refusals. A server that died
+answers nothing any more: the run stops when `NUM_UNANSWERED` calls in a row, each sent as often as
+the sessions send it, came to nothing.
 """
 
 from __future__ import annotations
@@ -12,19 +14,24 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import EndpointResponseError
+from arkdev.errors import EndpointError, EndpointResponseError, EndpointUnreachableError
 
 NUM_REFUSALS = 4
 """As many as one rollout's attempts make, at the least."""
+
+NUM_UNANSWERED = 16
 
 _REFUSED = (401, 403, 404)
 """The key, what it may use, the model or the URL: the same for every call of a run."""
 
 
 class RefusalWatch:
-    """An `Endpoint` that passes calls on to another one and watches its first answers."""
+    """An `Endpoint` that passes calls on to another one and watches what becomes of them.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    `sends_per_call` is how often a session sends a call before it gives up.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, sends_per_call: int = 1) -> None:
         self.name = endpoint.name
         self.model = endpoint.model
         self.capabilities = endpoint.capabilities
@@ -32,6 +39,12 @@ class RefusalWatch:
         self._lock = threading.Lock()
         self._has_answered = False
         self._refusals: list[EndpointResponseError] = []
+        self._sends_per_call = sends_per_call
+        self._num_sent: dict[int, int] = {}
+        """How often each call that got no answer yet was sent, by the id of its request."""
+        self._num_unanswered = 0
+        """Calls in a row that were given up."""
+        self._last_unanswered: EndpointUnreachableError | None = None
         self._stop: Callable[[], object] | None = None
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
@@ -39,8 +52,13 @@ class RefusalWatch:
         try:
             answer = await self._endpoint.complete(request)
         except EndpointResponseError as error:
+            self._note_answer(request)
             self._count(error)
             raise
+        except EndpointUnreachableError as error:
+            self._count_unanswered(request, error)
+            raise
+        self._note_answer(request)
         self._has_answered = True
         return answer
 
@@ -53,9 +71,9 @@ class RefusalWatch:
         await self._endpoint.close()
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Await `work`, which makes the calls; cancel it once the endpoint refuses everything.
+        """Await `work`, which makes the calls; cancel it once nothing can come of it any more.
 
-        Raises `EndpointResponseError` then, with the endpoint's own sentence.
+        Raises `EndpointError` then, with the endpoint's own sentence.
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
@@ -63,7 +81,7 @@ class RefusalWatch:
         try:
             await task
         except asyncio.CancelledError:
-            refusal = self._refusal()
+            refusal = self._refusal() or self._silence()
             if refusal is not None and task.cancelled() and not _is_cancelled_from_outside():
                 raise refusal from None
             raise
@@ -79,6 +97,35 @@ class RefusalWatch:
             is_enough = self._refusal() is not None
         if is_enough and self._stop is not None:
             self._stop()
+
+    def _note_answer(self, request: ModelRequest) -> None:
+        with self._lock:
+            self._num_sent.pop(id(request), None)
+            self._num_unanswered = 0
+
+    def _count_unanswered(self, request: ModelRequest, error: EndpointUnreachableError) -> None:
+        with self._lock:
+            num_sent = self._num_sent.pop(id(request), 0) + 1
+            if num_sent < self._sends_per_call:
+                self._num_sent[id(request)] = num_sent
+                return
+            self._num_unanswered += 1
+            self._last_unanswered = error
+            is_enough = self._silence() is not None
+        if is_enough and self._stop is not None:
+            self._stop()
+
+    def _silence(self) -> EndpointError | None:
+        """What to raise when enough calls in a row got no answer."""
+        last = self._last_unanswered
+        if last is None or self._num_unanswered < NUM_UNANSWERED:
+            return None
+        return EndpointUnreachableError(
+            f"{self._num_unanswered} model calls in a row got no answer, so the run was stopped: "
+            f"{last.message}",
+            hint=last.hint,
+            is_timeout=last.is_timeout,
+        )
 
     def _refusal(self) -> EndpointResponseError | None:
         """What to raise when there were enough refusals, all with one status."""

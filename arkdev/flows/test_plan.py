@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
-from arkdev.flows.environment import expect_judge
+from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
@@ -25,6 +26,7 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job, PluginReference
+from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -70,6 +72,18 @@ class PluginTestPlan:
         """Rollouts that will run when no group is dropped."""
         return self.num_samples * self.num_generations
 
+    @property
+    def success_threshold(self) -> float:
+        """What was asked for, or what a rollout gets when every grader gives it 1."""
+        if self.request.success_threshold is not None:
+            return self.request.success_threshold
+        return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in anything that the test writes."""
+        return secrets_of(self.endpoint, self.envs)
+
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
         lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
@@ -107,6 +121,7 @@ class PluginTestPlan:
             "skill": self.request.skill,
             "script": shown(self.request.script) if self.request.script else None,
             "sampling": dict(self.request.sampling),
+            "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
@@ -135,13 +150,14 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     reader = find_resumable(workspace.root / "runs", request.resume)
     flags = reader.manifest.settings.get("flags") or {}
     plan = _new_plan(request.with_flags(flags), workspace)
-    settings = recorded_settings(plan.settings(), secrets=plan.envs.values())
+    settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
     return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
+    _check_flags(request)
     notes = _serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -184,6 +200,16 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
+
+
+def _check_flags(request: PluginTestRequest) -> None:
+    threshold = request.success_threshold
+    if threshold is not None and not math.isfinite(threshold):
+        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
+    for name, value in request.sampling.items():
+        wanted = range_missed(name, value)
+        if wanted:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
@@ -258,10 +284,12 @@ def _grader_of_flag(text: str, *, root: Path) -> Grader:
     try:
         number = float(weight) if separator else 1.0
     except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
         raise UsageError(
-            f"--grader {text}: {weight!r} is not a weight",
+            f"--grader {text}: {weight!r} is not a weight; a finite number is expected",
             hint="write --grader module:function=0.5",
-        ) from None
+        )
     loaded = require_kind(load_plugin(reference, root=root), is_rollout=False)
     return Grader(loaded, name=loaded.plugin.name, weight=number)
 

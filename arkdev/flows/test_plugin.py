@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import platform
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,27 +16,28 @@ from typing import Any, Protocol, TypeVar
 
 from arkdev import __version__
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.keys import find_api_key
-from arkdev.endpoints.registry import open_endpoint, user_keys_file
-from arkdev.errors import EndpointResponseError, ExitCode
+from arkdev.endpoints.registry import open_endpoint
+from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SessionDoor
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
+from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord, Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import RetryPolicy, Session, SessionServices
+from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
 
 _HasError = TypeVar("_HasError", Attempt, GraderRecord, GroupRecord)
 
@@ -52,6 +54,14 @@ class PluginTestObserver(Protocol):
 
     def on_turn(self, session: Session) -> None:
         """A model call of the session was recorded; from whatever thread made it."""
+        ...
+
+    def on_log(self, line: str) -> None:
+        """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
+        """An attempt of a rollout ended; another one may follow."""
         ...
 
     def on_rollout(self, finished: FinishedRollout) -> None:
@@ -83,11 +93,11 @@ async def run_test(
     """Run a test to its end. What plugins do wrong is in the outcome, not an exception.
 
     Raises `ConfigurationError` when the endpoint cannot be opened, `EndpointUnreachableError` when
-    nothing listens there (no run folder is made then), and `EndpointResponseError` when it refuses
-    the first calls for their key or model ("stopped" in the run folder). When it is cancelled the
-    run folder says "interrupted".
+    nothing listens there (no run folder is made then), and `EndpointError` when it refuses the
+    first calls for their key or model, or answers no more ("stopped" in the run folder). When it
+    is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations)
+    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
@@ -96,7 +106,8 @@ async def run_test(
         )
         run = _open_run(plan)
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(run.log_line))
+        recorder = _Recorder(run, statistics, observer)
+        stack.enter_context(plugin_output_to(recorder.log))
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
             judge_environment(plan.endpoint, services.sessions.blocking_loop)
@@ -105,19 +116,19 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, _Recorder(run, statistics, observer))
+        engine = _engine(plan, services, recorder)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(samples))
-        except EndpointResponseError as error:
+            await services.endpoint.run(engine.run(recorder.begun(samples)))
+        except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
             raise
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = statistics.summary()
+        summary = masked_value(statistics.summary(), secrets=plan.secrets)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -168,10 +179,23 @@ class _Recorder:
     run: RunWriter
     statistics: RunStatistics
     observer: PluginTestObserver
+    extras: dict[int, Any] = field(default_factory=dict)
+    """Of the samples whose groups are under way."""
+
+    def begun(self, samples: Iterable[SampleToRun]) -> Iterator[SampleToRun]:
+        """Pass samples on; keep what their records will want of them."""
+        for sample in samples:
+            self.extras[sample.index] = json.loads(sample.line).get("extra")
+            yield sample
+
+    def log(self, line: str) -> None:
+        self.run.log_line(line)
+        self.observer.on_log(line)
 
     def on_rollout(self, finished: FinishedRollout) -> None:
-        attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
-        finished = replace(finished, record=replace(finished.record, attempts=attempts))
+        if any(attempt.error for attempt in finished.record.attempts):
+            attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
+            finished = replace(finished, record=replace(finished.record, attempts=attempts))
         finished = replace(finished, record=self.run.trajectory(finished.record))
         if finished.evidence is not None:
             tokens = asdict(finished.evidence)
@@ -180,8 +204,10 @@ class _Recorder:
         self.observer.on_rollout(finished)
 
     def on_group(self, record: GroupRecord) -> None:
-        graders = tuple(self._masked(grader) for grader in record.graders)
-        record = replace(self._masked(record), graders=graders)
+        if record.error or any(grader.error for grader in record.graders):
+            graders = tuple(self._masked(grader) for grader in record.graders)
+            record = replace(self._masked(record), graders=graders)
+        record = replace(record, sample_extra=self.extras.pop(record.sample_index, None))
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)
@@ -202,7 +228,8 @@ async def _running_services(
             timeout_s=_MODEL_CALL_TIMEOUT_S,
             skill=plan.request.skill,
             script=plan.request.script,
-        )
+        ),
+        sends_per_call=retries.max_retries + 1,
     )
     background = BackgroundLoop()
     background.start()
@@ -238,6 +265,7 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
             identity, sampling=sampling, services=services.sessions
         ),
         context=plan.context,
+        on_attempt=recorder.observer.on_attempt,
     )
     limits = [grader.loaded.plugin.runtime.request_concurrency for grader in plan.graders]
     settings = EngineSettings(
@@ -272,12 +300,9 @@ def _take_over(
 
 
 def _open_run(plan: PluginTestPlan) -> RunWriter:
-    variable = plan.endpoint.api_key_env
-    key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
-    secrets = [*plan.envs.values(), *([key.get_secret_value()] if key else [])]
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
@@ -286,7 +311,7 @@ def _open_run(plan: PluginTestPlan) -> RunWriter:
         hashes=plan.hashes(),
         versions=_versions(),
         folder=plan.request.out,
-        secrets=secrets,
+        secrets=plan.secrets,
     )
 
 

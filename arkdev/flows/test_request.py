@@ -33,6 +33,8 @@ class PluginTestRequest:
     script: Path | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    success_threshold: float | None = None
+    """The weighted reward from which on a rollout counts as a success in pass@k."""
     out: Path | None = None
     uses_real_ark_sdk: bool = False
     resume: str | None = None

@@ -74,7 +74,7 @@ def outcome_of_exception(error: BaseException) -> Outcome[_T]:
     verdict = Verdict.RETRY if isinstance(error, RolloutRetryException) else Verdict.FAILURE
     if isinstance(error, ArkdevError):
         text = f"{type(error).__name__}: {error.message}"
-        hint = f" ({error.hint})" if error.hint else ""
+        hint = f"\nhint: {error.hint}" if error.hint else ""
         return Outcome(
             verdict, error=text + hint, where=error.where or place_of_exception(error) or None
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,12 +67,9 @@ class GroupGrading:
         """
         graded = [rollout for rollout in rollouts if rollout.record.verdict is Verdict.SUCCESS]
         notes: dict[str, None] = {}
-        async with asyncio.TaskGroup() as tasks:
-            grading = [
-                hidden(tasks.create_task(self._grade_with(grader, sample, graded, notes=notes)))
-                for grader in self._graders
-            ]
-        records = tuple(task.result() for task in grading)
+        records = await _at_once(
+            [self._grade_with(grader, sample, graded, notes=notes) for grader in self._graders]
+        )
         counted = [record for record in records if record.weight != 0]
         verdict = _worst(
             [rollout.record.verdict for rollout in rollouts]
@@ -106,12 +103,8 @@ class GroupGrading:
     ) -> GraderRecord:
         started = time.perf_counter()
         if grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER:
-            async with asyncio.TaskGroup() as tasks:
-                calls = [
-                    hidden(tasks.create_task(self._call(grader, sample, [rollout], notes=notes)))
-                    for rollout in rollouts
-                ]
-            record = _joined(grader, [call.result() for call in calls])
+            calls = [self._call(grader, sample, [rollout], notes=notes) for rollout in rollouts]
+            record = _joined(grader, await _at_once(calls))
         else:
             record = await self._call(grader, sample, rollouts, notes=notes)
         return replace(record, duration_s=time.perf_counter() - started)
@@ -179,6 +172,17 @@ class GroupGrading:
         finally:
             current_attempt.reset(token)
         return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+
+
+async def _at_once(
+    gradings: Sequence[Coroutine[Any, Any, GraderRecord]],
+) -> tuple[GraderRecord, ...]:
+    """Await all of them; a single one needs no task of its own."""
+    if len(gradings) == 1:
+        return (await gradings[0],)
+    async with asyncio.TaskGroup() as tasks:
+        running = [hidden(tasks.create_task(grading)) for grading in gradings]
+    return tuple(task.result() for task in running)
 
 
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:

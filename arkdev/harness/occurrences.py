@@ -8,10 +8,22 @@ from dataclasses import dataclass, field
 
 from arkdev.harness.summary import ErrorSummary
 
-_NUMBER = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
+_VARYING = re.compile(
+    r"""
+    request\ id:\ \S+ | "[^"]*" | '[^']*' | \b[0-9a-f]*\d[0-9a-f-]{7,}\b | 0x[0-9a-f]+
+    | \d+(\.\d+)?
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What differs between errors of one kind: ids, numbers, quoted data."""
+
+_PYDANTIC_LINK = re.compile(r"\s*For further information visit \S+")
+_OF_FIELDS = "validation error"
+_HINT = "\nhint: "
 _MAX_EXAMPLES = 3
 _MAX_ERROR_KINDS = 200
 _MAX_MESSAGE_CHARS = 300
+_MAX_END_CHARS = 120
 
 
 @dataclass
@@ -29,24 +41,38 @@ class Examples:
 
 
 class ErrorCounts:
-    """Attempts grouped by source, place and message, where numbers in messages do not matter."""
+    """Attempts grouped by source, place and message, where ids, numbers and data do not matter."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str | None, str], Examples] = {}
         self._messages: dict[tuple[str, str | None, str], str] = {}
+        self._hints: dict[tuple[str, str | None, str], str] = {}
         self._num_final: Counter[tuple[str, str | None, str]] = Counter()
 
     def add(
-        self, source: str, *, message: str, where: str | None, example: str, is_final: bool = True
+        self,
+        source: str,
+        *,
+        message: str,
+        where: str | None,
+        example: str,
+        is_final: bool = True,
+        count: int = 1,
     ) -> None:
-        """Count one failed attempt; only the first line of `message` is looked at."""
-        message = " ".join(message.strip().partition("\n")[0].split())[:_MAX_MESSAGE_CHARS]
-        key = (source, where, _NUMBER.sub("0", message))
+        """Count `count` attempts that failed alike; the last one decides when `is_final`."""
+        message, _, hint = message.strip().partition(_HINT)
+        if _OF_FIELDS not in message:  # each field of a validation error has lines of its own
+            message = message.partition("\n")[0]
+        message = _shortened(" ".join(_PYDANTIC_LINK.sub("", message).split()))
+        key = (source, where, _VARYING.sub("0", message))
         if key not in self._kinds and len(self._kinds) >= _MAX_ERROR_KINDS:
             key = (source, None, "other errors")
-            message = "other errors"
+            message, hint = "other errors", ""
         self._messages.setdefault(key, message)
-        self._kinds.setdefault(key, Examples()).add(example)
+        self._hints.setdefault(key, hint.strip())
+        kind = self._kinds.setdefault(key, Examples())
+        kind.add(example)
+        kind.count += count - 1
         self._num_final[key] += is_final
 
     def summary(self) -> tuple[ErrorSummary, ...]:
@@ -55,6 +81,7 @@ class ErrorCounts:
             ErrorSummary(
                 source=key[0],
                 message=self._messages[key],
+                hint=self._hints[key],
                 where=key[1],
                 count=examples.count,
                 num_final=self._num_final[key],
@@ -63,3 +90,11 @@ class ErrorCounts:
             for key, examples in self._kinds.items()
         )
         return tuple(sorted(rows, key=lambda row: (-row.num_final, -row.count)))
+
+
+def _shortened(message: str) -> str:
+    """Cut a long message in its middle: what was wrong often stands at its end."""
+    if len(message) <= _MAX_MESSAGE_CHARS:
+        return message
+    start = _MAX_MESSAGE_CHARS - _MAX_END_CHARS
+    return f"{message[:start]} ... {message[-_MAX_END_CHARS:]}"

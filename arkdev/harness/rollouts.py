@@ -96,7 +96,9 @@ class RolloutRunner:
         door: SessionDoor,
         new_session: Callable[[AttemptIdentity, Mapping[str, Any]], Session],
         context: PluginContext,
+        on_attempt: Callable[[AttemptIdentity, Outcome[Any]], None] | None = None,
     ) -> None:
+        self._on_attempt = on_attempt
         self._loaded = require_kind(loaded, is_rollout=True)
         self._host = host
         self._door = door
@@ -139,6 +141,8 @@ class RolloutRunner:
                         num_turns=outcome.num_turns,
                         num_model_call_retries=outcome.num_model_call_retries,
                     )
+            if self._on_attempt is not None:
+                self._on_attempt(identity, outcome)
             return outcome
 
         outcome, attempts = await run_attempts(attempt)

@@ -10,15 +10,13 @@ from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
     RewardDistribution,
-    mean_of,
 )
+from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.summary import (
     EqualReward,
     ExtremeReward,
-    GraderSummary,
     GroupSummary,
-    MetricSummary,
     PassAtK,
     Summary,
     ToolSummary,
@@ -26,7 +24,6 @@ from arkdev.harness.summary import (
     ZeroVariance,
 )
 from arkdev.runs.records import (
-    GraderRecord,
     GroupRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -38,6 +35,8 @@ CONSTANT_REWARD_MIN = 8
 """From so many equal rewards on (and no other) the report warns."""
 
 _MAX_EQUAL_VALUES = 5
+_ROUNDING = 1e-9
+"""0.1 + 0.2 weighs less or more than 0.3, depending on the order."""
 
 
 def pass_at_k(n: int, *, c: int, k: int) -> float:
@@ -64,7 +63,7 @@ class RunStatistics:
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
         self._groups = _Groups(num_generations, success_threshold)
-        self._graders: dict[str, _Grader] = {}
+        self._graders: dict[str, GraderNumbers] = {}
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
@@ -95,13 +94,17 @@ class RunStatistics:
         self._warn(record.warnings, first)
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
-            self._graders.setdefault(grader.name, _Grader(grader.name, grader.weight)).add(
+            self._graders.setdefault(grader.name, GraderNumbers(grader.name, grader.weight)).add(
                 grader, num_members=len(members)
             )
             if grader.verdict is not Verdict.SUCCESS:
                 message = grader.error or f"{grader.verdict} without an error text"
                 self._errors.add(
-                    f"grader {grader.name}", message=message, where=grader.where, example=first
+                    f"grader {grader.name}",
+                    message=message,
+                    where=grader.where,
+                    example=first,
+                    count=max(1, grader.attempts),
                 )
         is_explained = any(grader.verdict is not Verdict.SUCCESS for grader in record.graders)
         is_explained = is_explained or len(members) < len(record.trajectory_ids)
@@ -123,12 +126,14 @@ class RunStatistics:
         ]
         if reward and reward.min == reward.max and num_graded >= CONSTANT_REWARD_MIN:
             warnings.append(WarningSummary("reward_constant", num_graded, ()))
+        if rollouts.finish_reasons["length"] > num_successful / 2:
+            warnings.append(WarningSummary("answers_cut", rollouts.finish_reasons["length"], ()))
         return Summary(
             num_rollouts=rollouts.verdicts.total(),
             num_generations=self._num_generations,
             success_threshold=self._success_threshold,
-            verdicts=_by_name(rollouts.verdicts),
-            attempts=_by_number(rollouts.attempts),
+            verdicts=by_name(rollouts.verdicts),
+            attempts=by_number(rollouts.attempts),
             num_recovered=rollouts.num_recovered,
             num_graded=num_graded,
             num_ungraded=groups.num_ungraded,
@@ -292,7 +297,8 @@ class _Groups:
         if len(graded) < max(len(rewards), self._num_generations):
             self._num_incomplete += 1
         else:
-            num_successes = sum(reward >= self._success_threshold for reward in graded)
+            enough = self._success_threshold - _ROUNDING
+            num_successes = sum(reward >= enough for reward in graded)
             self._successes[len(graded), num_successes] += 1
 
     def _note_extremes(self, trajectory_id: str, reward: float) -> None:
@@ -306,7 +312,7 @@ class _Groups:
             return None
         return GroupSummary(
             count=self.verdicts.total(),
-            verdicts=_by_name(self.verdicts),
+            verdicts=by_name(self.verdicts),
             zero_variance=self._zero_variance(),
             pass_at_k=tuple(self._pass_at_k()),
             num_incomplete=self._num_incomplete,
@@ -339,44 +345,6 @@ class _Groups:
             k *= 2
 
 
-class _Grader:
-    """One grader over all groups."""
-
-    def __init__(self, name: str, weight: float) -> None:
-        self._name = name
-        self._weight = weight
-        self._rewards = RewardDistribution()
-        self._verdicts: Counter[Verdict] = Counter()
-        self._attempts: Counter[int] = Counter()
-        self._metrics: dict[str, list[float]] = {}
-        self._latency = LatencyDistribution()
-
-    def add(self, record: GraderRecord, *, num_members: int) -> None:
-        self._verdicts[record.verdict] += 1
-        self._attempts[record.attempts] += 1
-        self._latency.add(record.duration_s)
-        graded = [reward for reward in record.rewards if reward is not None]
-        gave_up = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
-        num_ungraded = 0 if gave_up else max(0, num_members - len(graded))
-        self._rewards.add_group(graded, num_ungraded=num_ungraded)
-        for key, value in record.metrics.items():
-            self._metrics.setdefault(key, []).append(value)
-
-    def summary(self) -> GraderSummary:
-        return GraderSummary(
-            name=self._name,
-            weight=self._weight,
-            reward=self._rewards.summary(),
-            verdicts=_by_name(self._verdicts),
-            attempts=_by_number(self._attempts),
-            metrics={
-                key: MetricSummary(len(values), min(values), mean_of(values), max(values))
-                for key, values in self._metrics.items()
-            },
-            latency=self._latency.summary(),
-        )
-
-
 def _total(counts: Iterable[int | None]) -> int | None:
     """Sum, or None when there is an unknown among them."""
     total = 0
@@ -385,11 +353,3 @@ def _total(counts: Iterable[int | None]) -> int | None:
             return None
         total += count
     return total
-
-
-def _by_name(counts: Counter[Verdict]) -> dict[str, int]:
-    return {verdict.value: counts[verdict] for verdict in Verdict if counts[verdict]}
-
-
-def _by_number(counts: Counter[int]) -> dict[str, int]:
-    return {str(number): counts[number] for number in sorted(counts)}

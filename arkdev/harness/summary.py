@@ -102,7 +102,7 @@ class WarningSummary:
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Attempts that ended with the same error; numbers in the message may differ."""
+    """Attempts that ended with the same error; ids, numbers and quoted data may differ."""
 
     source: str
     """``rollout``, ``grader NAME`` or ``group``."""
@@ -115,6 +115,8 @@ class ErrorSummary:
     """Of these, the ones that decided the rollout or grading."""
     examples: tuple[str, ...]
     """Trajectory ids; for graders the first id of the group."""
+    hint: str = ""
+    """What to do about it, when arkdev knows."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,12 @@ WARNINGS: dict[str, WarningText] = {
     ),
     "no_model_call": WarningText(
         "the rollout ended without a single model call: there is nothing to train on",
-        "check for an early return, or return DISCARD for such samples",
+        "check for an early return, and for a client of the rollout's own whose calls bypass the "
+        "proxy: take proxy.rollout_client(); return DISCARD for samples that need no call",
+    ),
+    "answers_cut": WarningText(
+        "most rollouts ended with an answer that was cut short at max_new_tokens",
+        "raise it (--max-new-tokens, or in the sample or the job), or ask for shorter answers",
     ),
     "reward_constant": WarningText(
         "every rollout got the same reward: there is no training signal",

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from arkdev.job.ranges import range_missed
 from arkdev.job.spelling import closest
 
 NUMERIC_NAMES = frozenset(
@@ -74,6 +75,9 @@ def check_value(name: str, value: object) -> object:
     number = parse_number(value.strip()) if isinstance(value, str) else value
     if number is None or isinstance(number, bool):
         raise ValueError(f"{value!r} is not a number")
+    wanted = range_missed(name, number)
+    if wanted:
+        raise ValueError(f"{value!r} given; {wanted} is expected")
     return _checked_count(number) if name in _COUNTS else number
 
 

@@ -10,6 +10,8 @@ from typing import Any
 _MAY_HOLD_SURROGATES = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
+MAX_DEPTH = 100
+"""Levels of lists and objects; what keeps and sends a sample works up to about twice as many."""
 
 
 class JsonProblem(ValueError):
@@ -43,9 +45,27 @@ def parse_json(text: str) -> tuple[Any, bool]:
         raise
     except ValueError as error:  # a whole number of more digits than Python converts
         raise JsonProblem(str(error)) from None
+    if is_deeper(value, MAX_DEPTH):
+        raise JsonProblem(f"nested more than {MAX_DEPTH} levels deep")
     if _MAY_HOLD_SURROGATES.search(text):
         return _without_surrogates(value)
     return value, False
+
+
+def is_deeper(value: Any, limit: int) -> bool:
+    """Tell whether lists and dicts stand more than `limit` levels inside of each other."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            item
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for item in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(item, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

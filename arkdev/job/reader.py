@@ -20,6 +20,8 @@ from arkdev.job.workspace import JOB_FILES
 from arkdev.job.yaml_tree import KeyPath, PlainScalar, YamlTree, parse_yaml
 from arkdev.plugin.decorators import plugin_of
 
+MAX_BYTES = 1_000_000
+
 
 def read_job(root: Path, path: Path | None = None) -> Job | None:
     """Read the job of the workspace at `root`, or the one in the file `path`.
@@ -62,6 +64,8 @@ def _read(path: Path, *, root: Path) -> Job:
 def _read_yaml(path: Path) -> tuple[ModelCustomizationJob, YamlTree]:
     source = shown_path(path)
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise JobError(f"larger than {MAX_BYTES} bytes; a job file is text", where=source)
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise JobError(

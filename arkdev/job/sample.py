@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from arkdev.job.ranges import range_missed
 from arkdev.job.spelling import closest, unknown_name
 from arkdev.types import ChatCompletionSample
 
@@ -119,8 +120,9 @@ def _number(name: str, value: Any) -> int | float:
         wanted = "a whole number" if is_whole else "a number"
         given = value if is_number else _kind(value)
         raise SampleProblem(f"{name} is {given}; {wanted} is expected")
-    if name in ("n", "max_new_tokens") and value < 1:
-        raise SampleProblem(f"{name} is {value}; at least 1 is expected")
+    wanted = range_missed(name, value)
+    if wanted:
+        raise SampleProblem(f"{name} is {value}; {wanted} is expected")
     return int(value) if is_whole else float(value)
 
 

@@ -17,6 +17,10 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from arkdev.job.hyperparameters import parse_number
 from arkdev.job.problems import Problem
 
+MAX_DEPTH = 100
+MAX_VALUES = 50_000
+"""Aliases counted as often as they are used: a few lines of them can stand for billions."""
+
 KeyPath = tuple[str | int, ...]
 """Keys and indexes from the top of a document to one value."""
 
@@ -60,11 +64,14 @@ def parse_yaml(text: str, *, source: str) -> YamlTree:
     builder = _Builder(source)
     try:
         root = YAML(typ="safe", pure=True).compose(text)
+        if root is not None:
+            builder.tree.value = builder.build(root, ())
     except YAMLError as error:
         builder.tree.problems.append(_syntax_problem(error, source=source))
-        return builder.tree
-    if root is not None:
-        builder.tree.value = builder.build(root, ())
+    except RecursionError:
+        builder.tree.problems.append(Problem(source, f"nested more than {MAX_DEPTH} levels deep"))
+    except _TooMuchError as error:
+        builder.tree.problems.append(Problem(source, str(error)))
     return builder.tree
 
 
@@ -78,10 +85,15 @@ def _syntax_problem(error: YAMLError, *, source: str) -> Problem:
     return Problem(where, f"not valid YAML: {reason}")
 
 
+class _TooMuchError(Exception):
+    """A document that no job needs, and that would take all memory."""
+
+
 class _Builder:
     def __init__(self, source: str) -> None:
         self.source = source
         self.tree = YamlTree()
+        self._num_values = 0
         self._open: set[int] = set()
         """Nodes under construction, to notice an alias that contains itself."""
 
@@ -90,6 +102,11 @@ class _Builder:
         self.tree.problems.append(Problem(where, message))
 
     def build(self, node: Node, path: KeyPath) -> Any:
+        self._num_values += 1
+        if self._num_values > MAX_VALUES:
+            raise _TooMuchError(f"more than {MAX_VALUES} values, aliases counted in full")
+        if len(path) > MAX_DEPTH:
+            raise _TooMuchError(f"nested more than {MAX_DEPTH} levels deep")
         if id(node) in self._open:
             self._problem(node, "an alias contains itself")
             return None

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from arkdev.errors import PluginError
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import Attempt, current_attempt
 from arkdev.plugin.calls import REFUSED_PARAMETERS, Call, ChatCall, ResponsesCall
 from arkdev.plugin.client_settings import OURS, has_settings_of_its_own
 from arkdev.plugin.proxy import InferenceProxy
@@ -46,6 +46,12 @@ def wrap_responses_client_inplace(client: Any, proxy: InferenceProxy) -> Any:
 def wrap_responses_async_client_inplace(client: Any, proxy: InferenceProxy) -> Any:
     """Make the Responses calls of an asynchronous client belong to `proxy`; returns the client."""
     return _wrap(client, proxy, _RESPONSES, is_async=True)
+
+
+def wrap_own_client(client: Any, proxy: InferenceProxy, *, is_async: bool) -> None:
+    """Make all calls of a client belong to `proxy`, which made it for itself."""
+    for api in (_CHAT, _RESPONSES):
+        _track(client, api, owner=_OneOwner(proxy), is_async=is_async)
 
 
 class _Api:
@@ -91,36 +97,67 @@ def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> A
     _check_client(client, api, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
-        tracked = _TrackedCreate(client, create, api.call)
-        resource.create = tracked.async_create() if is_async else tracked.sync_create()
-        if callable(getattr(resource, "parse", None)):
-            resource.parse = tracked.parse(resource.parse, is_async=is_async)
-        beta = api.resource(getattr(client, "beta", None))
-        if beta is not None and beta is not resource:  # another object with the same methods
-            beta.create = resource.create
-            if hasattr(resource, "parse"):
-                beta.parse = resource.parse
-        _wrap_copies(client, tracked, api, is_async=is_async)
-    tracked.bind(proxy)
+        tracked = _track(client, api, owner=_Owners(), is_async=is_async)
+    tracked.owner.bind(proxy)
     return client
 
 
-def _wrap_copies(client: Any, tracked: _TrackedCreate, api: _Api, *, is_async: bool) -> None:
-    """Let ``with_options`` and ``copy`` return a client that is wrapped for the same proxy."""
+def _track(client: Any, api: _Api, *, owner: _Owners | _OneOwner, is_async: bool) -> _TrackedCreate:
+    resource = api.resource(client)
+    tracked = _TrackedCreate(client, resource.create, call=api.call, owner=owner)
+    resource.create = tracked.async_create() if is_async else tracked.sync_create()
+    if callable(getattr(resource, "parse", None)):
+        resource.parse = tracked.parse(resource.parse, is_async=is_async)
+    _track_beta(client, api)
+    _track_copies(client, api, owner=owner, is_async=is_async)
+    return tracked
+
+
+def _track_beta(client: Any, api: _Api) -> None:
+    """Let ``client.beta.chat.completions``, another object, have the same methods."""
+    descriptor = getattr(type(client), "beta", None)
+    if not isinstance(descriptor, functools.cached_property):
+        return
+    if not isinstance(vars(client).get("beta"), _Beta):
+        client.beta = _Beta(client, descriptor)
+    client.beta.apis.append(api)
+
+
+class _Beta:
+    """``client.beta`` until its first use: the library takes 0.4 s to import what is in it."""
+
+    def __init__(self, client: Any, descriptor: functools.cached_property[Any]) -> None:
+        self._client = client
+        self._descriptor = descriptor
+        self.apis: list[_Api] = []
+
+    def __getattr__(self, name: str) -> Any:
+        beta = self._client.beta = self._descriptor.func(self._client)
+        for api in self.apis:
+            tracked, resource = api.resource(self._client), api.resource(beta)
+            for method in ("create", "parse"):
+                if hasattr(tracked, method) and hasattr(resource, method):
+                    setattr(resource, method, getattr(tracked, method))
+        return getattr(beta, name)
+
+
+def _track_copies(client: Any, api: _Api, *, owner: _Owners | _OneOwner, is_async: bool) -> None:
+    """Let ``with_options`` and ``copy`` return a client that belongs to the same rollout."""
     copy = getattr(client, "with_options", None)
     if not callable(copy):
         return
 
-    def wrapped_copy(*args: Any, **kwargs: Any) -> Any:
+    def tracked_copy(*args: Any, **kwargs: Any) -> Any:
         made = copy(*args, **kwargs)
         settings = ("timeout", "max_retries", "_client")
         if getattr(client, OURS, False) and all(
             getattr(made, name, None) == getattr(client, name, None) for name in settings
         ):
             setattr(made, OURS, True)
-        return _wrap(made, tracked.proxy(), api, is_async=is_async)
+        _track(made, api, owner=owner, is_async=is_async)
+        return made
 
-    client.with_options = client.copy = wrapped_copy
+    client.with_options = client.copy = tracked_copy
 
 
 def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
@@ -140,14 +177,33 @@ def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
         )
 
 
-class _TrackedCreate:
-    """The `create` of one client, and the proxies that it works for."""
+class _OneOwner:
+    """The proxy of a client that it made for itself."""
 
-    def __init__(self, client: Any, original: Callable[..., Any], call: type[Call]) -> None:
-        self._client = client
-        self._original = original
-        self._call_class = call
-        self._keeps_own_way = has_settings_of_its_own(client)
+    def __init__(self, proxy: InferenceProxy) -> None:
+        self._proxy = proxy
+
+    def bind(self, proxy: InferenceProxy) -> None:
+        """Refuse any other proxy."""
+        if proxy is not self._proxy:
+            raise PluginError(
+                "this client was handed out by another rollout's proxy",
+                where=callers_place(),
+                hint="take proxy.rollout_client() in each rollout",
+            )
+
+    def current(self) -> InferenceProxy:
+        """Return the proxy; a call of an attempt never counts for another attempt."""
+        attempt = current_attempt.get()
+        if not _may_use(self._proxy, attempt):
+            raise _foreign_call(attempt)
+        return self._proxy
+
+
+class _Owners:
+    """The proxies that wrapped a client; it keeps none of them alive."""
+
+    def __init__(self) -> None:
         self._current: contextvars.ContextVar[InferenceProxy] = contextvars.ContextVar("proxy")
         self._proxies: weakref.WeakSet[InferenceProxy] = weakref.WeakSet()
 
@@ -155,6 +211,69 @@ class _TrackedCreate:
         """Let the calls of the current task or thread belong to `proxy`."""
         self._current.set(proxy)
         self._proxies.add(proxy)
+
+    def current(self) -> InferenceProxy:
+        """Return the proxy of the calling task or thread.
+
+        A call of an attempt never counts for another attempt. A thread that knows of no attempt
+        may use a client of one proxy.
+        """
+        attempt = current_attempt.get()
+        proxies = list(self._proxies)
+        proxy = self._current.get(None) or (proxies[0] if len(proxies) == 1 else None)
+        if proxy is not None and _may_use(proxy, attempt):
+            return proxy
+        if attempt is not None:
+            # wrapped in another task or thread of the same attempt
+            own = [proxy for proxy in proxies if proxy.access is not None]
+            own = [proxy for proxy in own if _may_use(proxy, attempt)]
+            if own:
+                return own[0]
+            raise _foreign_call(attempt)
+        problem = "the rollout that this client was wrapped for is over"
+        if proxies:
+            problem = (
+                f"this client is wrapped for {len(proxies)} rollouts and the call comes from a "
+                "thread or task that belongs to none of them"
+            )
+        raise PluginError(problem, where=callers_place(), hint=_HOW_TO_SHARE)
+
+
+_HOW_TO_SHARE = (
+    "use a client of its own for each rollout (proxy.rollout_client()), wrap a shared one in each "
+    "rollout, or run the thread in contextvars.copy_context()"
+)
+
+
+def _may_use(proxy: InferenceProxy, attempt: Any) -> bool:
+    return attempt is None or proxy.access is None or proxy.access is attempt
+
+
+def _foreign_call(attempt: Attempt | None) -> PluginError:
+    name = attempt.name if attempt is not None else "outside"
+    return PluginError(
+        f"a call from {name} went to a client that it has not wrapped",
+        where=callers_place(),
+        hint=_HOW_TO_SHARE,
+    )
+
+
+class _TrackedCreate:
+    """The `create` of one client, and whose calls its are."""
+
+    def __init__(
+        self,
+        client: Any,
+        original: Callable[..., Any],
+        *,
+        call: type[Call],
+        owner: _Owners | _OneOwner,
+    ) -> None:
+        self.owner = owner
+        self._client = client
+        self._original = original
+        self._call_class = call
+        self._keeps_own_way = has_settings_of_its_own(client)
 
     def sync_create(self) -> Callable[..., Any]:
         """Return the function that replaces a synchronous `create`."""
@@ -198,7 +317,7 @@ class _TrackedCreate:
         if args:
             raise PluginError("create() takes keyword arguments only", where=callers_place())
         _check_keywords(self._original, kwargs)
-        return self._call_class(self.proxy(), kwargs)
+        return self._call_class(self.owner.current(), kwargs)
 
     def parse(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         """Return the function that replaces ``parse``: checked like `create`, the client's own way.
@@ -209,7 +328,7 @@ class _TrackedCreate:
         def prepared(kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
             formats = ("response_format", "text_format")
             plain = {name: value for name, value in kwargs.items() if name not in formats}
-            call = self._call_class(self.proxy(), plain)
+            call = self._call_class(self.owner.current(), plain)
             own = (
                 call.standalone_kwargs()
                 if call.access is None
@@ -229,36 +348,6 @@ class _TrackedCreate:
             return finished(call, await original(**own))
 
         return async_parse if is_async else parse
-
-    def proxy(self) -> InferenceProxy:
-        """Return the proxy that the call belongs to.
-
-        A call of an attempt never counts for another attempt. A thread that knows of no attempt
-        may use a client of one proxy.
-        """
-        attempt: Any = current_attempt.get()
-        proxies = list(self._proxies)
-        proxy = self._current.get(None) or (proxies[0] if len(proxies) == 1 else None)
-        if proxy is not None and (attempt is None or proxy.access in (None, attempt)):
-            return proxy
-        own = [proxy for proxy in proxies if attempt is not None and proxy.access is attempt]
-        if own:  # wrapped in another task or thread of the same attempt
-            return own[0]
-        if attempt is not None:
-            problem = f"a call from {attempt.name} went to a client that it has not wrapped"
-        elif proxies:
-            problem = (
-                f"this client is wrapped for {len(proxies)} rollouts and the call comes "
-                "from a thread or task that belongs to none of them"
-            )
-        else:
-            problem = "the rollout that this client was wrapped for is over"
-        raise PluginError(
-            problem,
-            where=callers_place(),
-            hint="use a client of its own for each rollout (proxy.rollout_client()), wrap a shared "
-            "one in each rollout, or run the thread in contextvars.copy_context()",
-        )
 
 
 def _check_keywords(create: Callable[..., Any], kwargs: dict[str, Any]) -> None:

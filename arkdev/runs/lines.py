@@ -36,7 +36,7 @@ RECORD_TYPES = (
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "config", "settings")
+LENIENT_FIELDS = ("messages", "extra", "sample_extra", "config", "settings")
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"
@@ -55,7 +55,11 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 _ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, default=_fields, separators=(",", ":")
+    ensure_ascii=False,
+    allow_nan=False,
+    default=_fields,
+    separators=(",", ":"),
+    check_circular=False,  # a cycle ends in a RecursionError, and then the record is cleaned
 )
 
 # reprlib survives objects whose __repr__ raises, and cuts huge ones

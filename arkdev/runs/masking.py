@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 MASK = "***"
 MIN_SECRET_LENGTH = 6
@@ -14,6 +16,7 @@ _SECRET_KEY = re.compile(
     r"(^|_)(api_?key|key|access_?key(_?id)?|token|secret|password|passwd|passphrase"
     r"|credentials?|authorization|auth|cookie)$"
 )
+_T = TypeVar("_T")
 _CAMEL_EDGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
@@ -53,3 +56,25 @@ def masked_text(text: str, *, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         text = text.replace(secret, MASK)
     return text
+
+
+def masked_value(value: _T, *, secrets: tuple[str, ...]) -> _T:
+    """Copy `value` (text, lists, dicts, dataclasses) with `secrets` masked in all of its text."""
+    return _masked(value, secrets) if secrets else value
+
+
+def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return masked_text(value, secrets=secrets)
+    if isinstance(value, dict):
+        return {_masked(key, secrets): _masked(item, secrets) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_masked(item, secrets) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        changes = {field.name: _masked(getattr(value, field.name), secrets) for field in fields}
+        return dataclasses.replace(value, **changes)
+    return value

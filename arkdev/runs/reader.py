@@ -53,6 +53,7 @@ class RunSummary:
     started_at: str
     finished_at: str | None = None
     summary: dict[str, Any] | None = None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     problem: str | None = None
     num_resumed: int = 0
     worked_s: float | None = None
@@ -240,6 +241,7 @@ def _summary(folder: Path) -> RunSummary:
         started_at=manifest.started_at,
         finished_at=manifest.finished_at,
         summary=manifest.summary,
+        settings=manifest.settings,
         num_resumed=len(manifest.resumed_at),
         worked_s=worked_s(manifest, until=manifest.finished_at) if manifest.finished_at else None,
     )

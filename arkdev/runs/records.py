@@ -146,6 +146,8 @@ class GroupRecord:
     error: str | None = None
     warnings: tuple[str, ...] = ()
     """Counted in the report, as in a trajectory."""
+    sample_extra: dict[str, Any] | None = None
+    """The sample's own ``extra``, which often holds the answer that graders look for."""
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ import fcntl
 import json
 import os
 import secrets as random_names
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import WorkspaceError
+from arkdev.errors import OutputError, WorkspaceError
 from arkdev.runs.lines import LineFile, cleaned, encoded, utf8_text
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
@@ -35,10 +36,14 @@ PLUGIN_LOG = "logs/plugin.log"
 RUNNING = "running"
 
 _CREATE_TRIES = 20
+_TEMPORARY = ".tmp"
 
 
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
+
+    Methods raise `OutputError` when the disk refuses, but for `log_line`: what a plugin prints
+    must not fail the plugin, so the next record raises it.
 
     A record is on its way to the disk when its method returns: killing the process loses none.
     The open folder is locked (``flock``), which tells a reader that the run is alive.
@@ -62,6 +67,7 @@ class RunWriter:
         (folder / "logs").mkdir(exist_ok=True)
         names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
+        self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
 
@@ -102,6 +108,7 @@ class RunWriter:
             hashes=hashes,
             versions=versions,
         )
+        _write_first_manifest(made, manifest, secrets=secrets)
         return cls(made, manifest=manifest, secrets=secrets)
 
     @property
@@ -140,7 +147,11 @@ class RunWriter:
     def log_line(self, text: str) -> None:
         """Append `text`, which may have several lines, to ``logs/plugin.log``."""
         text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
-        self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        try:
+            with _disk_faults_named(self.folder):
+                self._files[PLUGIN_LOG].append(text.encode() + b"\n")
+        except OutputError as error:
+            self._log_problem = error
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -158,19 +169,57 @@ class RunWriter:
             self._lock = -1
 
     def _append(self, name: str, record: object) -> tuple[str, ...] | None:
-        line, warnings = encoded(record, secrets=self._secrets)
-        self._files[name].append(line)
+        if self._log_problem is not None:
+            raise self._log_problem
+        with _disk_faults_named(self.folder):
+            line, warnings = encoded(record, secrets=self._secrets)
+            self._files[name].append(line)
         return warnings
 
     def _write_manifest(self) -> None:
-        document = cleaned(self.manifest, secrets=self._secrets)
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
-        temporary = self.folder / f"{MANIFEST}.tmp"
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.folder / MANIFEST)
+        with _disk_faults_named(self.folder):
+            temporary = _written_aside(self.folder, self.manifest, secrets=self._secrets)
+            temporary.replace(self.folder / MANIFEST)
+
+
+@contextmanager
+def _disk_faults_named(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"the run folder cannot be written any more: {error.strerror or error}",
+            where=str(folder),
+            hint="the run ended there; what was written before is whole. Make room, or choose "
+            "another place with --out",
+        ) from error
+
+
+def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:
+    """Write a manifest, whole and on the disk, under a name of this thread's own."""
+    document = cleaned(manifest, secrets=usable_secrets(secrets))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    mine = f"{os.getpid()}-{threading.get_ident()}"
+    temporary = folder / f"{MANIFEST}.{mine}{_TEMPORARY}"
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _write_first_manifest(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> None:
+    """Make the folder a run's: with a whole manifest or, killed on the way, with none.
+
+    The link decides between two processes that want the same folder.
+    """
+    temporary = _written_aside(folder, manifest, secrets=secrets)
+    try:
+        os.link(temporary, folder / MANIFEST)
+    except FileExistsError:
+        raise _not_empty(folder) from None
+    finally:
+        temporary.unlink()
 
 
 def _locked(folder: Path) -> int:
@@ -204,15 +253,14 @@ def _make_new(root: Path, kind: str, started: datetime) -> Path:
 
 
 def _claim(folder: Path) -> Path:
-    """Take `folder` for one run. Creating its manifest first decides between two processes."""
+    """Take `folder`, new or empty but for what a run killed at its very start left, for a run."""
     folder.mkdir(parents=True, exist_ok=True)
-    is_empty = next(folder.iterdir(), None) is None
-    try:
-        if is_empty:
-            os.close(os.open(folder / MANIFEST, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-            return folder.absolute()
-    except FileExistsError:
-        pass
-    raise WorkspaceError(
+    if any(not path.name.endswith(_TEMPORARY) for path in folder.iterdir()):
+        raise _not_empty(folder)
+    return folder.absolute()
+
+
+def _not_empty(folder: Path) -> WorkspaceError:
+    return WorkspaceError(
         "the run folder is not empty", where=str(folder), hint="name a new folder with --out"
     )

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 
 Policy = Callable[[int, dict[str, Any]], tuple[int, Any]]
-"""From the number of requests so far and the body to the status and the JSON answer."""
+"""From the number of requests so far and the body to the status and the JSON answer.
+
+Status 0 hangs up without an answer.
+"""
 
 
 class Loopback(http.server.ThreadingHTTPServer):
@@ -35,6 +38,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((self.path, self.headers["authorization"], body))
         status, answer = self.server.policy(len(self.server.requests), body)
+        if status == 0:
+            self.close_connection = True
+            return
         data = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("content-length", str(len(data)))

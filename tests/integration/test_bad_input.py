@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.workspace import ASK_ONCE, Command, Workspace
+from tests.integration.workspace import ASK_ONCE, Command, Workspace, job_yaml
 
 PLUGINS = """
     from arkdev import rollout, single_grader
@@ -178,3 +178,74 @@ def test_sys_exit_in_a_tool_of_its_own_task_fails_that_rollout_alone(
     assert told.exit_code == 1
     assert told.document["summary"]["verdicts"] == {"failure": 1, "success": 1}
     assert "sys.exit(3)" in told.out
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "range_"),
+    [
+        ("--grader", "plugins.several:good=nan", "a finite number is expected"),
+        ("--grader", "plugins.several:good=1e400", "a finite number is expected"),
+        ("--temperature", "nan", "a number from 0 to 2 is expected"),
+        ("--temperature", "-1", "a number from 0 to 2 is expected"),
+        ("--top-p", "7", "a number above 0, at most 1 is expected"),
+        ("--max-new-tokens", "-3", "at least 1 is expected"),
+    ],
+)
+def test_a_number_out_of_range_names_the_flag_and_its_range(
+    arkdev: Command, flag: str, value: str, range_: str
+) -> None:
+    told = complaint(arkdev, flag, value)
+    assert flag in told
+    assert range_ in told
+
+
+def test_numbers_out_of_range_in_the_data_and_the_job(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.lines([{"messages": [{"role": "user", "content": "q"}], "temperature": 9}])
+    assert "data.jsonl:1" in complaint(arkdev)
+    assert "temperature is 9; a number from 0 to 2 is expected" in complaint(arkdev)
+    workspace.write("job.yaml", job_yaml(hyperparameters={"top_p": 7}))
+    assert "hyperparameters.top_p: 7 given" in complaint(arkdev)
+
+
+def test_data_nested_too_deeply_is_refused_with_its_line_and_deep_data_runs(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    def nested(depth: int) -> str:
+        return (
+            '{"messages": [{"role": "user", "content": "q"}], "extra": '
+            + '{"a": ' * depth
+            + "1"
+            + "}" * depth
+            + "}\n"
+        )
+
+    workspace.write("data.jsonl", nested(1) + nested(300))
+    told = complaint(arkdev)
+    assert "nested more than 100 levels deep" in told
+    assert "data.jsonl:2" in told
+    workspace.write("data.jsonl", nested(98))
+    assert arkdev("test", "plugin").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: " + "[" * 10_000 + "]" * 10_000, "nested more than 100 levels deep"),
+        ("a: " + "[" * 200 + "]" * 200, "nested more than 100 levels deep"),
+        (
+            "a0: &a0 [x, x]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
+            "values, aliases counted in full",
+        ),
+        ("# " + "x" * 1_000_000, "larger than 1000000 bytes"),
+    ],
+)
+def test_a_job_file_that_would_take_all_memory(
+    workspace: Workspace, arkdev: Command, text: str, said: str
+) -> None:
+    workspace.write("job.yaml", text)
+    told = complaint(arkdev)
+    assert said in told
+    assert "job.yaml" in told

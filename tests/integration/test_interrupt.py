@@ -101,6 +101,44 @@ def test_ctrl_c_ends_within_5_seconds_with_whole_lines(sleeping: Sleeping) -> No
     assert children == []
 
 
+STARTS_PROGRAMS = """
+    import asyncio, signal, subprocess, sys
+    from arkdev import rollout
+
+    STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
+
+    @rollout
+    async def answer(context, proxy, sample):
+        line = STUBBORN + "time.sleep(60)"
+        for _ in range(2):
+            program = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", line, stdout=asyncio.subprocess.PIPE
+            )
+            await program.stdout.readline()
+        print("asleep")
+        await asyncio.sleep(60)
+"""
+
+
+def test_ctrl_c_ends_the_programs_that_plugins_started(workspace: Workspace) -> None:
+    workspace.write("plugins/rollout.py", STARTS_PROGRAMS)
+    out = workspace.root / "out"
+    process = workspace.start("test", "plugin", "--out", str(out))
+    try:
+        wait_for(lambda: b"asleep" in read(out / "logs/plugin.log"), process)
+        programs = children_of(process.pid)
+        assert len(programs) == 2
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert b"ended 2 programs that plugins had started" in said
+    alive = subprocess.run(["ps", "-p", ",".join(programs)], capture_output=True, check=False)
+    assert alive.returncode != 0
+
+
 @dataclass(frozen=True)
 class Sleeping:
     process: subprocess.Popen[bytes]

@@ -100,3 +100,65 @@ def test_a_torn_last_line_is_left_out_and_told(
     assert told.exit_code == 0
     assert "was cut short and is left out" in told.err
     assert len(json.loads(arkdev("show", ran, "--json").out)["torn"]) == 1
+
+
+def test_show_failed_lists_gradings_and_what_a_retry_made_good(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import rollout
+
+        SEEN = set()
+
+        @rollout
+        def answer(context, proxy, sample):
+            client = proxy.rollout_client()
+            messages = sample.model_dump()["messages"]
+            client.chat.completions.create(model="m", messages=messages)
+            question = messages[0]["content"]
+            if question == "flaky" and question not in SEEN:
+                SEEN.add(question)
+                raise RuntimeError("only at first")
+        """,
+    )
+    workspace.write(
+        "plugins/grader.py",
+        """
+        from arkdev import single_grader
+
+        @single_grader
+        def one(context, sample, trajectory):
+            if sample.messages[0].content == "ungradable":
+                raise ValueError("no such answer")
+            return 1.0
+        """,
+    )
+    workspace.samples("good", "flaky", "ungradable")
+    assert arkdev("test", "plugin").exit_code == 1
+    retried, ungraded = arkdev("show", "latest", "--failed").out.splitlines()
+    assert retried.split()[:4] == ["1.0", "retried", "2", "attempts"]
+    assert "RuntimeError: only at first" in retried
+    assert ungraded.split()[:4] == ["2.0", "ungraded", "4", "attempts"]
+    assert "one: ValueError: no such answer" in ungraded
+    (line,) = [line for line in arkdev("runs").out.splitlines() if "-test-" in line]
+    assert line.split()[-1] == "1"
+    (group,) = arkdev("show", "--failed", "--json").document["groups"]
+    assert group["sample_index"] == 2
+
+
+def test_a_trajectory_alone_is_one_of_the_latest_run(ran: str, arkdev: Command) -> None:
+    assert arkdev("show", "1.0").out == arkdev("show", ran, "1.0").out
+    assert arkdev("show", "1.0", "--failed").exit_code == 2
+
+
+def test_runs_say_what_ran_where_there_is_room(
+    ran: str, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    (line,) = [line for line in arkdev("runs").out.splitlines() if ran in line]
+    assert line.split()[2:4] == ["answer", "scripted"]
+    monkeypatch.setenv("COLUMNS", "80")
+    (line,) = [line for line in arkdev("runs").out.splitlines() if ran in line]
+    assert "scripted" not in line

@@ -21,12 +21,13 @@ from arkdev.errors import ExitCode
 from arkdev.flows.test_plan import PluginTestPlan, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, run_test
 from arkdev.flows.test_request import PluginTestRequest
+from arkdev.harness.attempts import Outcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.summary import Summary
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
-from arkdev.sessions.session import RetryPolicy, Session
+from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session
 
 ASK_ONCE = """
     from arkdev import rollout
@@ -70,6 +71,10 @@ class Silent:
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None: ...
 
     def on_turn(self, session: Session) -> None: ...
+
+    def on_log(self, line: str) -> None: ...
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None: ...
 
     def on_rollout(self, finished: FinishedRollout) -> None: ...
 

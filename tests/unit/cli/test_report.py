@@ -102,7 +102,7 @@ def test_every_number_of_the_run_is_there(width):
         "31 succeeded 97%  ·  1 failed 3%",
         "31 in 1  ·  1 in 4",
         "4 ungraded",
-        "3 of 7 43% give no signal (3 all 0)",
+        "3 of 7 (43%): no signal (3 all 0)",
         "k=1",
         "model call",
         "get_weather",
@@ -113,6 +113,73 @@ def test_every_number_of_the_run_is_there(width):
         "arkdev show 20250301T101530Z-test-3fa9 3.2",
     ):
         assert part in text
+
+
+def test_the_outcome_stands_first_and_again_at_the_end():
+    lines = [line.strip() for line in shown(mixed_run(), width=160).splitlines()]
+    assert lines.count(lines[0]) == 2
+    assert lines.index(lines[0], 1) > len(lines) - 6
+
+
+def test_at_50_columns_names_and_outcomes_are_there():
+    statistics = RunStatistics(1)
+    statistics.add_trajectory(TrajectoryRecord("0.0", 0, 0, S, 1.0, (Attempt(S, 1.0),)))
+    name = "a_grader_whose_name_is_longer_than_any_column_should_be"
+    grader = GraderRecord(name, 1.0, S, (1.0,), {"m": 1.0}, attempts=2)
+    statistics.add_group(GroupRecord(0, S, ("0.0",), (1.0,), (grader,)))
+    text = shown(statistics.summary(), width=50)
+    assert max(cell_len(line) for line in text.splitlines()) <= 50
+    assert "1 succeeded" in text[text.index("Graders") :]
+    assert "attempts: 1 in 2" in text
+    assert "a_grader_whos" in text[: text.index("Rollouts")]
+    assert "1.000" in text
+
+
+def failed(index: int, error: str) -> TrajectoryRecord:
+    return TrajectoryRecord(f"{index}.0", index, 0, F, 1.0, (Attempt(F, 0.1, error=error),))
+
+
+def test_errors_that_differ_in_ids_and_data_are_one_row_with_its_hint():
+    statistics = RunStatistics(1)
+    for index in range(3):
+        error = f"EndpointResponseError: the endpoint answered 429: busy with 'q{index}'. "
+        error += f"Request id: 02f{index}ab-77\nhint: Lower --concurrency."
+        statistics.add_trajectory(failed(index, error))
+    text = shown(statistics.summary(), width=80)
+    section = text[text.index("Failed attempts") :]
+    assert section.count("busy with") == 1
+    assert " 3 ×" in section
+    assert "→ Lower --concurrency." in section
+
+
+def test_a_validation_error_shows_field_and_value():
+    statistics = RunStatistics(1)
+    statistics.add_trajectory(
+        failed(
+            0,
+            "ValidationError: 1 validation error for City\nname\n  Input should be a valid string "
+            "[type=string_type, input_value=7, input_type=int]\n    For further information visit "
+            "https://errors.pydantic.dev/2.14/v/string_type",
+        )
+    )
+    text = " ".join(shown(statistics.summary(), width=120).split())
+    assert "for City name Input should be a valid string" in text
+    assert "input_value=7" in text
+    assert "errors.pydantic.dev" not in text
+
+
+def test_a_long_message_keeps_its_end():
+    statistics = RunStatistics(1)
+    statistics.add_trajectory(failed(0, "start " + "x" * 900 + " the useful end"))
+    assert "the useful end" in " ".join(shown(statistics.summary(), width=80).split())
+
+
+def test_lines_that_plugins_logged_are_pointed_at(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "plugin.log").write_text("a\nb\n", encoding="utf-8")
+    console = Console(file=io.StringIO(), width=100)
+    render_summary(mixed_run(), console, folder=tmp_path)
+    assert "logs/plugin.log in it: 2 lines" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_sections_stand_side_by_side_only_where_there_is_room():

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.environment import environment, judge_environment, secrets_of
 from arkdev.sessions.background import BackgroundLoop
 
 SCRIPTED = EndpointSpec(
@@ -108,3 +108,10 @@ def test_variables_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (os.environ["ARKDEV_TEST_A"], os.environ["ARKDEV_TEST_B"]) == ("1", "2")
     assert os.environ["ARKDEV_TEST_A"] == "before"
     assert "ARKDEV_TEST_B" not in os.environ
+
+
+def test_a_plain_word_of_the_job_is_no_secret_unless_its_name_says_so():
+    spec = EndpointSpec("scripted", None, "m", None, "scripted", "built in")
+    envs = {"MODE": "success", "DB_PASSWORD": "success", "URL": "http://10.0.0.1"}
+    assert secrets_of(spec, envs) == ("http://10.0.0.1", "success")
+    assert secrets_of(spec, {"MODE": "success"}) == ()
