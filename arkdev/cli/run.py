@@ -14,7 +14,7 @@ _EXAMPLES = """\b
 Examples:
   arkdev run plugins/rollout.py                         against Ark, as python would
   arkdev run plugins/rollout.py --endpoint scripted     offline: calls to Ark are answered here
-  arkdev run --endpoint http://127.0.0.1:8000/v1 --model qwen3 evaluate.py --samples 8
+  arkdev run --endpoint http://127.0.0.1:8000/v1 --model qwen3 evaluate.py 8
 
 \b
 What follows FILE belongs to the script, but for --endpoint directly after it (and --model and

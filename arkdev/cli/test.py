@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from arkdev.flows.test_plugin import PluginTestOutcome
     from arkdev.flows.test_request import PluginTestRequest
 
-app = typer.Typer(name="test", help="Test plugins on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    name="test", cls=LaterGroup, help="Test plugins on this machine.", no_args_is_help=True
+)
 
 _EXAMPLES = """\b
 Examples:

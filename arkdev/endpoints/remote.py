@@ -35,7 +35,8 @@ from arkdev.plugin.responses import responses_body_of_chat
 
 _CLOSE_TIMEOUT_S = 5.0
 _DNS_CACHE_S = 300
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps would make one for each call
+# json.dumps would make one for each call, and look for cycles, which JSON data cannot have
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _REQUEST_ID_HEADERS = ("x-request-id", "x-client-request-id", "request-id")
 
 

@@ -191,8 +191,9 @@ class _Recorder:
         self.observer.on_log(line)
 
     def on_rollout(self, finished: FinishedRollout) -> None:
-        attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
-        finished = replace(finished, record=replace(finished.record, attempts=attempts))
+        if any(attempt.error for attempt in finished.record.attempts):
+            attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
+            finished = replace(finished, record=replace(finished.record, attempts=attempts))
         self.run.trajectory(finished.record)
         if finished.evidence is not None:
             tokens = asdict(finished.evidence)
@@ -201,9 +202,10 @@ class _Recorder:
         self.observer.on_rollout(finished)
 
     def on_group(self, record: GroupRecord) -> None:
-        graders = tuple(self._masked(grader) for grader in record.graders)
-        extra = self.extras.pop(record.sample_index, None)
-        record = replace(self._masked(record), graders=graders, sample_extra=extra)
+        if record.error or any(grader.error for grader in record.graders):
+            graders = tuple(self._masked(grader) for grader in record.graders)
+            record = replace(self._masked(record), graders=graders)
+        record = replace(record, sample_extra=self.extras.pop(record.sample_index, None))
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,12 +64,9 @@ class GroupGrading:
         Only trajectories of successful rollouts are graded; the others' rewards are None.
         """
         graded = [rollout for rollout in rollouts if rollout.record.verdict is Verdict.SUCCESS]
-        async with asyncio.TaskGroup() as tasks:
-            grading = [
-                tasks.create_task(self._grade_with(grader, sample, graded))
-                for grader in self._graders
-            ]
-        records = tuple(task.result() for task in grading)
+        records = await _at_once(
+            [self._grade_with(grader, sample, graded) for grader in self._graders]
+        )
         counted = [record for record in records if record.weight != 0]
         verdict = _worst(
             [rollout.record.verdict for rollout in rollouts]
@@ -97,11 +94,8 @@ class GroupGrading:
     ) -> GraderRecord:
         started = time.perf_counter()
         if grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER:
-            async with asyncio.TaskGroup() as tasks:
-                calls = [
-                    tasks.create_task(self._call(grader, sample, [rollout])) for rollout in rollouts
-                ]
-            record = _joined(grader, [call.result() for call in calls])
+            calls = [self._call(grader, sample, [rollout]) for rollout in rollouts]
+            record = _joined(grader, await _at_once(calls))
         else:
             record = await self._call(grader, sample, rollouts)
         return replace(record, duration_s=time.perf_counter() - started)
@@ -156,6 +150,17 @@ class GroupGrading:
         finally:
             current_attempt.reset(token)
         return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+
+
+async def _at_once(
+    gradings: Sequence[Coroutine[Any, Any, GraderRecord]],
+) -> tuple[GraderRecord, ...]:
+    """Await all of them; a single one needs no task of its own."""
+    if len(gradings) == 1:
+        return (await gradings[0],)
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(grading) for grading in gradings]
+    return tuple(task.result() for task in running)
 
 
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:

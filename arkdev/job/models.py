@@ -273,6 +273,21 @@ class ModelCustomizationJob(JobModel):
         """The job's page (JOB-39): not built yet, raises `ComesLaterError`."""
         raise _comes_later("url")
 
+    @property
+    def id(self) -> str:
+        """The job's id on the platform (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("id")
+
+    @property
+    def phase(self) -> str:
+        """The job's phase (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("phase")
+
+    @property
+    def status(self) -> Any:
+        """The job's state (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("status")
+
     @classmethod
     def get(cls, job_id: str) -> ModelCustomizationJob:
         """Fetch a submitted job (X-15): not built yet, raises `ComesLaterError`."""

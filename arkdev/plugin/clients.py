@@ -7,20 +7,16 @@ share one transport, so one of them costs well under a millisecond.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import weakref
-from typing import Any
+from typing import Any, TypeVar
 
 import openai  # noqa: TID253 (the leaf)
 
-from arkdev.plugin.client_settings import OURS
+from arkdev.plugin.client_settings import OURS, base_url_of
 from arkdev.plugin.proxy import InferenceProxy
-from arkdev.plugin.wrapping import (
-    wrap_async_client_inplace,
-    wrap_client_inplace,
-    wrap_responses_async_client_inplace,
-    wrap_responses_client_inplace,
-)
+from arkdev.plugin.wrapping import wrap_own_client
 
 _NOWHERE = "http://127.0.0.1"
 
@@ -75,17 +71,35 @@ def _options(proxy: InferenceProxy, transport: Any) -> dict[str, Any]:
 
 def sync_client(proxy: InferenceProxy) -> openai.OpenAI:
     """Return a wrapped `openai.OpenAI`."""
-    client = openai.OpenAI(**_options(proxy, _sync_transport()))
-    setattr(client, OURS, True)
-    wrap_client_inplace(client, proxy)
-    wrap_responses_client_inplace(client, proxy)
+    transport = _sync_transport()
+    client = _client_of(openai.OpenAI, proxy, transport)
+    wrap_own_client(client, proxy, is_async=False)
     return client
 
 
 def async_client(proxy: InferenceProxy) -> openai.AsyncOpenAI:
     """Return a wrapped `openai.AsyncOpenAI`; called on an event loop."""
-    client = openai.AsyncOpenAI(**_options(proxy, _async_transport()))
+    transport = _async_transport()
+    client = _client_of(openai.AsyncOpenAI, proxy, transport)
+    wrap_own_client(client, proxy, is_async=True)
+    return client
+
+
+_Client = TypeVar("_Client", openai.OpenAI, openai.AsyncOpenAI)
+
+
+def _client_of(kind: type[_Client], proxy: InferenceProxy, transport: Any) -> _Client:
+    """Make a client. The clients of a run differ in their key alone, so they are copies of one."""
+    if proxy.access is None:
+        client = kind(**_options(proxy, transport))
+    else:
+        model: _Client | None = getattr(transport, "first_client", None)
+        if model is None or base_url_of(model) != proxy.url.rstrip("/"):
+            model = transport.first_client = kind(**_options(proxy, transport))
+        client = copy.copy(model)
+        client.api_key = proxy.jwt_token
+        # a copy shares its resources, and a resource belongs to one client
+        for name in ("chat", "responses"):
+            setattr(client, name, type(getattr(model, name))(client))
     setattr(client, OURS, True)
-    wrap_async_client_inplace(client, proxy)
-    wrap_responses_async_client_inplace(client, proxy)
     return client

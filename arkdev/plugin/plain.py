@@ -8,13 +8,23 @@ from typing import Any
 
 from arkdev.plugin.conversation import clean_message
 
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
 
 def to_plain(value: Any) -> Any:
     """Return a copy of `value` as plain JSON, with every pydantic object in it turned into a dict.
 
-    The copy shares nothing with the plugin's own objects. By way of JSON text, since that is
-    written in C. Raises `TypeError` when something in it is not JSON.
+    The copy shares nothing with the plugin's own objects. Raises `TypeError` when something in it
+    is not JSON.
     """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is list:
+        return [to_plain(item) for item in value]
+    if kind is dict and all(type(key) is str for key in value):
+        return {key: to_plain(item) for key, item in value.items()}
+    # whatever else JSON takes (tuples, numbers as keys, enums), as JSON writes it
     return json.loads(json.dumps(value, default=_dumped))
 
 

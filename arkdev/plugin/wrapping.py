@@ -44,6 +44,12 @@ def wrap_responses_async_client_inplace(client: Any, proxy: InferenceProxy) -> A
     return _wrap(client, proxy, _RESPONSES, is_async=True)
 
 
+def wrap_own_client(client: Any, proxy: InferenceProxy, *, is_async: bool) -> None:
+    """Make all calls of a client belong to `proxy`, which made it for itself."""
+    for api in (_CHAT, _RESPONSES):
+        _track(client, api, owner=_OneOwner(proxy), is_async=is_async)
+
+
 class _Api:
     """One of the two APIs of a client: where its `create` is, and what a call of it is."""
 
@@ -81,10 +87,16 @@ def _wrap(client: Any, proxy: InferenceProxy, api: _Api, *, is_async: bool) -> A
     _check_client(client, api, is_async=is_async)
     tracked = getattr(create, "tracked", None)
     if tracked is None:
-        tracked = _TrackedCreate(client, create, api.call)
-        resource.create = tracked.async_create() if is_async else tracked.sync_create()
-    tracked.bind(proxy)
+        tracked = _track(client, api, owner=_Owners(), is_async=is_async)
+    tracked.owner.bind(proxy)
     return client
+
+
+def _track(client: Any, api: _Api, *, owner: _Owners | _OneOwner, is_async: bool) -> _TrackedCreate:
+    resource = api.resource(client)
+    tracked = _TrackedCreate(client, resource.create, call=api.call, owner=owner)
+    resource.create = tracked.async_create() if is_async else tracked.sync_create()
+    return tracked
 
 
 def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
@@ -104,14 +116,30 @@ def _check_client(client: Any, api: _Api, *, is_async: bool) -> None:
         )
 
 
-class _TrackedCreate:
-    """The `create` of one client, and the proxies that it works for."""
+class _OneOwner:
+    """The proxy of a client that it made for itself."""
 
-    def __init__(self, client: Any, original: Callable[..., Any], call: type[Call]) -> None:
-        self._client = client
-        self._original = original
-        self._call_class = call
-        self._keeps_own_way = has_settings_of_its_own(client)
+    def __init__(self, proxy: InferenceProxy) -> None:
+        self._proxy = proxy
+
+    def bind(self, proxy: InferenceProxy) -> None:
+        """Refuse any other proxy."""
+        if proxy is not self._proxy:
+            raise PluginError(
+                "this client was handed out by another rollout's proxy",
+                where=callers_place(),
+                hint="take proxy.rollout_client() in each rollout",
+            )
+
+    def current(self) -> InferenceProxy:
+        """Return the proxy."""
+        return self._proxy
+
+
+class _Owners:
+    """The proxies that wrapped a client; it keeps none of them alive."""
+
+    def __init__(self) -> None:
         self._current: contextvars.ContextVar[InferenceProxy] = contextvars.ContextVar("proxy")
         self._proxies: weakref.WeakSet[InferenceProxy] = weakref.WeakSet()
 
@@ -119,6 +147,39 @@ class _TrackedCreate:
         """Let the calls of the current task or thread belong to `proxy`."""
         self._current.set(proxy)
         self._proxies.add(proxy)
+
+    def current(self) -> InferenceProxy:
+        """Return the proxy of the calling task or thread."""
+        try:
+            return self._current.get()
+        except LookupError:
+            if len(self._proxies) == 1:
+                return next(iter(self._proxies))
+        raise PluginError(
+            f"this client is wrapped for {len(self._proxies)} rollouts and the call comes from a "
+            "thread or task that belongs to none of them",
+            where=callers_place(),
+            hint="use a client of its own for each rollout (proxy.rollout_client()), or run the "
+            "thread in contextvars.copy_context()",
+        )
+
+
+class _TrackedCreate:
+    """The `create` of one client, and whose calls its are."""
+
+    def __init__(
+        self,
+        client: Any,
+        original: Callable[..., Any],
+        *,
+        call: type[Call],
+        owner: _Owners | _OneOwner,
+    ) -> None:
+        self.owner = owner
+        self._client = client
+        self._original = original
+        self._call_class = call
+        self._keeps_own_way = has_settings_of_its_own(client)
 
     def sync_create(self) -> Callable[..., Any]:
         """Return the function that replaces a synchronous `create`."""
@@ -161,18 +222,4 @@ class _TrackedCreate:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if args:
             raise PluginError("create() takes keyword arguments only", where=callers_place())
-        return self._call_class(self._proxy(), kwargs)
-
-    def _proxy(self) -> InferenceProxy:
-        try:
-            return self._current.get()
-        except LookupError:
-            if len(self._proxies) == 1:
-                return next(iter(self._proxies))
-        raise PluginError(
-            f"this client is wrapped for {len(self._proxies)} rollouts and the call comes from a "
-            "thread or task that belongs to none of them",
-            where=callers_place(),
-            hint="use a client of its own for each rollout (proxy.rollout_client()), or run the "
-            "thread in contextvars.copy_context()",
-        )
+        return self._call_class(self.owner.current(), kwargs)

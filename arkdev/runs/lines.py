@@ -55,7 +55,11 @@ def _fields(value: object) -> dict[str, Any]:
 
 
 _ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, default=_fields, separators=(",", ":")
+    ensure_ascii=False,
+    allow_nan=False,
+    default=_fields,
+    separators=(",", ":"),
+    check_circular=False,  # a cycle ends in a RecursionError, and then the record is cleaned
 )
 
 # reprlib survives objects whose __repr__ raises, and cuts huge ones

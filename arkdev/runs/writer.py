@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets as random_names
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ PLUGIN_LOG = "logs/plugin.log"
 RUNNING = "running"
 
 _CREATE_TRIES = 20
+_TEMPORARY = ".tmp"
 
 
 class RunWriter:
@@ -106,6 +108,7 @@ class RunWriter:
             hashes=hashes,
             versions=versions,
         )
+        _write_first_manifest(made, manifest, secrets=secrets)
         return cls(made, manifest=manifest, secrets=secrets)
 
     @property
@@ -168,14 +171,8 @@ class RunWriter:
             self._files[name].append(encoded(record, secrets=self._secrets))
 
     def _write_manifest(self) -> None:
-        document = cleaned(self.manifest, secrets=self._secrets)
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
-        temporary = self.folder / f"{MANIFEST}.tmp"
         with _disk_faults_named(self.folder):
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            temporary = _written_aside(self.folder, self.manifest, secrets=self._secrets)
             temporary.replace(self.folder / MANIFEST)
 
 
@@ -190,6 +187,33 @@ def _disk_faults_named(folder: Path) -> Iterator[None]:
             hint="the run ended there; what was written before is whole. Make room, or choose "
             "another place with --out",
         ) from error
+
+
+def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:
+    """Write a manifest, whole and on the disk, under a name of this thread's own."""
+    document = cleaned(manifest, secrets=usable_secrets(secrets))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    mine = f"{os.getpid()}-{threading.get_ident()}"
+    temporary = folder / f"{MANIFEST}.{mine}{_TEMPORARY}"
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _write_first_manifest(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> None:
+    """Make the folder a run's: with a whole manifest or, killed on the way, with none.
+
+    The link decides between two processes that want the same folder.
+    """
+    temporary = _written_aside(folder, manifest, secrets=secrets)
+    try:
+        os.link(temporary, folder / MANIFEST)
+    except FileExistsError:
+        raise _not_empty(folder) from None
+    finally:
+        temporary.unlink()
 
 
 def _locked(folder: Path) -> int:
@@ -223,18 +247,14 @@ def _make_new(root: Path, kind: str, started: datetime) -> Path:
 
 
 def _claim(folder: Path) -> Path:
-    """Take `folder` for one run. Making the folder of logs in it decides between two processes.
-
-    (The manifest appears whole: a process killed before that leaves no manifest.)
-    """
+    """Take `folder`, new or empty but for what a run killed at its very start left, for a run."""
     folder.mkdir(parents=True, exist_ok=True)
-    is_empty = next(folder.iterdir(), None) is None
-    try:
-        if is_empty:
-            (folder / "logs").mkdir()
-            return folder.absolute()
-    except FileExistsError:
-        pass
-    raise WorkspaceError(
+    if any(not path.name.endswith(_TEMPORARY) for path in folder.iterdir()):
+        raise _not_empty(folder)
+    return folder.absolute()
+
+
+def _not_empty(folder: Path) -> WorkspaceError:
+    return WorkspaceError(
         "the run folder is not empty", where=str(folder), hint="name a new folder with --out"
     )

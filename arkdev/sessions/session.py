@@ -300,6 +300,8 @@ class Session:
                 self.num_retries += 1
 
     async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
+        if timeout_s is None:
+            return await self._services.endpoint.complete(request)
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._services.endpoint.complete(request)

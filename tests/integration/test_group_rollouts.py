@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arkdev.flows.init_workspace import create_workspace
 from arkdev.runs.records import Verdict
 from tests.integration.workspace import Command, Workspace, job_yaml
 
@@ -249,3 +251,15 @@ def test_the_report_says_once_who_sent_what_again(
         told.out,
     )
     assert told.out.count("8 model calls") == 1
+
+
+def test_the_template_s_group_rollout_runs_on_the_scripted_model(tmp_path: Path) -> None:
+    workspace = Workspace.__new__(Workspace)
+    workspace.root = tmp_path / "weather"
+    create_workspace(workspace.root, template="rl_demo")
+    run = workspace.run(rollout="plugins.group_weather_rollout:demo_rollout", limit=6)
+    assert run.exit_code == 0
+    assert (run.summary.num_rollouts, run.summary.num_graded) == (48, 48)  # num_generations is 8
+    assert run.summary.num_model_calls == 6 * (1 + 8)
+    assert run.summary.reward is not None
+    assert run.summary.reward.min < run.summary.reward.max

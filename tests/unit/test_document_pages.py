@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ import typer
 from typer.testing import CliRunner
 
 from arkdev.cli.main import build_app
+from arkdev.harness.warnings import WARNINGS
+from arkdev.runs import records
+from tests.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("templates/*/*.md")])
@@ -90,6 +94,29 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
     assert CliRunner().invoke(build_app(), [*path, "--help"]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.Manifest,
+        records.TrajectoryRecord,
+        records.Attempt,
+        records.TurnRecord,
+        records.GroupRecord,
+        records.GraderRecord,
+        records.TokenRecord,
+    ],
+)
+def test_every_field_of_a_run_folder_is_described(record: Any) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    assert {field.name for field in dataclasses.fields(record)} - named == set()
+
+
+def test_every_warning_is_described() -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert [code for code in WARNINGS if f"| `{code}` |" not in page] == []
+
+
 def test_both_readmes_show_the_same_commands() -> None:
     english, chinese = (blocks_of(page, "bash", "python", "text") for page in READMES)
     assert english == chinese
@@ -109,3 +136,15 @@ def test_readme_s_plugin_is_valid(tmp_path: Path) -> None:
 
 def test_agents_md_fits_on_one_screen() -> None:
     assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+async def test_the_group_rollout_of_the_documents_makes_branches_of_one_plan() -> None:
+    (code,) = blocks_of(ROOT / "docs" / "group-rollouts.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(code, "group-rollouts.md", "exec"), names)
+    async with running(["the plan", "one", "two"]) as run:
+        finished = await run.group(names["plan_then_answer"], n=2)
+    paths = [[message["content"] for message in one.record.messages] for one in finished]
+    plan = ["Plan, do not answer: how is the weather?", "the plan", "Now answer."]
+    assert paths == [[*plan, "one"], [*plan, "two"]]
+    assert [one.record.extra for one in finished] == [{"branch": 0}, {"branch": 1}]

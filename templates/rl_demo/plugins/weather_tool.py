@@ -1,6 +1,6 @@
 """天气工具：一张本地的固定天气表。同样的问题永远得到同样的读数，所以答案可以核对。
 
-三个 rollout 共用这里的工具定义和执行函数；data/make_data.py 用同一张表生成标准答案。
+四个 rollout 共用这里的工具定义和执行函数；data/make_data.py 用同一张表生成标准答案。
 """
 
 import json
@@ -104,23 +104,23 @@ def parse_arguments(text):
     return arguments
 
 
-def run_tool_calls(tool_calls):
-    """依次执行一轮里的工具调用，返回要追加到对话的 tool 消息。
+def run_tool_call(call_id, name, arguments):
+    """执行一个工具调用，返回结果文本；不能执行就抛出 ToolCallError。arguments 是 JSON 文本。"""
+    if name != "get_current_weather":
+        raise ToolCallError("unknown_tool", f"{call_id}：没有名为 {name!r} 的工具")
+    try:
+        return get_current_weather(**parse_arguments(arguments))
+    except ToolCallError as error:
+        raise ToolCallError(error.reason, f"{call_id}：{error}") from error
+    except (TypeError, ValueError) as error:
+        raise ToolCallError("bad_arguments", f"{call_id}：{error}") from error
 
-    有一个调用不能执行就抛出 ToolCallError。
-    """
+
+def run_tool_calls(tool_calls):
+    """依次执行 Chat API 一轮里的工具调用，返回要追加到对话的 tool 消息。"""
     messages = []
     for tool_call in tool_calls:
         function = tool_call.function
-        if function.name != "get_current_weather":
-            raise ToolCallError(
-                "unknown_tool", f"{tool_call.id}：没有名为 {function.name!r} 的工具"
-            )
-        try:
-            content = get_current_weather(**parse_arguments(function.arguments))
-        except ToolCallError as error:
-            raise ToolCallError(error.reason, f"{tool_call.id}：{error}") from error
-        except (TypeError, ValueError) as error:
-            raise ToolCallError("bad_arguments", f"{tool_call.id}：{error}") from error
+        content = run_tool_call(tool_call.id, function.name, function.arguments)
         messages.append({"role": "tool", "content": content, "tool_call_id": tool_call.id})
     return messages

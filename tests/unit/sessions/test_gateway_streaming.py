@@ -126,13 +126,6 @@ async def test_what_cannot_be_translated_is_named_in_the_envelope():
     assert run.requests == []
 
 
-async def test_a_session_without_responses_says_so():
-    async with running() as run, openai_client(run.session()) as client:
-        with pytest.raises(openai.APIStatusError) as caught:
-            await client.responses.create(model="any", input="hi")
-    assert caught.value.status_code == 501
-
-
 async def test_a_key_of_no_attempt_and_one_that_has_ended_are_refused():
     async with responding() as (_, session, client):
         with pytest.raises(openai.AuthenticationError):

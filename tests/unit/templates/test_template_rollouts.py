@@ -17,6 +17,7 @@ import pytest
 from arkdev.flows.init_workspace import create_workspace
 from arkdev.plugin import ark_sdk, loading
 from arkdev.plugin.proxy import InferenceProxy
+from arkdev.plugin.responses import response_of_answer
 from arkdev.types import ChatCompletionSample, PluginStatus, Trajectory
 
 ROLLOUTS = ("weather_rollout", "async_weather_rollout", "raw_rollout")
@@ -279,7 +280,8 @@ async def test_dataset_is_run_in_the_older_form_and_failures_get_no_reward(
     # the second failed, the fourth has no answer: neither is a 0.0
     assert rewards == [1.0, 0.0]
     assert "长春 is closed" in caplog.text
-    assert "{'BadRequestError': 1, 'discard': 1}" in caplog.text
+    assert "'BadRequestError': 1" in caplog.text
+    assert "'discard': 1" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["weather_rollout", "async_weather_rollout"])
@@ -311,3 +313,79 @@ def test_a_broken_line_is_named(workspace: Path, dataset: Path) -> None:
     load_samples = plugins("test_utils", workspace=workspace).load_samples
     with pytest.raises(ValueError, match=r"数据\.jsonl:2"):
         load_samples(str(dataset))
+
+
+def response_of(body: dict[str, Any], answer: dict[str, Any], number: int) -> dict[str, Any]:
+    return response_of_answer(
+        answer, response_id=f"resp_{number}", previous_response_id=None, request=body
+    )
+
+
+def speak_responses(server: ModelServer, *answers: tuple[int, dict[str, Any]]) -> None:
+    """Give the answers in order as Responses; the last one for ever."""
+
+    def policy(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = len(server.requests)
+        status, answer = answers[min(number, len(answers)) - 1]
+        return status, response_of(body, answer, number)
+
+    server.policy = policy
+
+
+class Group:
+    """One call of the group rollout: its result, and the messages of each trajectory."""
+
+    def __init__(self, result: Any, proxy: InferenceProxy) -> None:
+        self.result = result
+        self.extras = [response.extra for response in result.responses]
+        self.paths = [
+            [message.content for message in proxy.responses.conversation(response.id).messages]
+            for response in result.responses
+        ]
+
+
+@pytest.fixture
+def run_group(workspace: Path, server: ModelServer) -> Any:
+    module = plugins("group_weather_rollout", workspace=workspace)
+
+    async def rollout(n_sample: int) -> Group:
+        proxy = InferenceProxy(SAMPLE, url=server.url, jwt_token="key")
+        return Group(await module.demo_rollout({}, proxy, SAMPLE, n_sample), proxy)
+
+    return rollout
+
+
+async def test_a_group_shares_its_first_call_and_answers_in_branches(
+    run_group: Any, server: ModelServer
+) -> None:
+    speak_responses(
+        server, calls('{"location": "北京"}'), says("26摄氏度"), says("27摄氏度"), says("不知道")
+    )
+    group = await run_group(3)
+    assert len(server.requests) == 4
+    assert [path[:3] for path in group.paths] == [[QUESTION["content"], None, "晴，26摄氏度"]] * 3
+    assert sorted(path[3] for path in group.paths) == ["26摄氏度", "27摄氏度", "不知道"]
+    assert server.requests[0]["tools"][0]["name"] == "get_current_weather"
+    assert [item["type"] for item in server.requests[1]["input"]] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+
+
+async def test_a_bad_call_in_the_shared_turn_is_every_trajectory_s_penalty(
+    run_group: Any, server: ModelServer
+) -> None:
+    speak_responses(server, calls('{"location": "北'))
+    group = await run_group(3)
+    assert len(server.requests) == 1
+    assert group.extras == [{"reward": -1}] * 3
+
+
+async def test_a_group_whose_model_never_stops_calling_is_stopped(
+    run_group: Any, server: ModelServer
+) -> None:
+    speak_responses(server, calls('{"location": "北京"}'))
+    group = await run_group(2)
+    assert len(server.requests) == 1 + 2 * 5
+    assert group.extras == [None, None]
