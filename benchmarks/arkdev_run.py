@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from arkdev.flows.test_plan import PluginTestRequest, plan_test
+from arkdev.flows.test_plan import plan_test
 from arkdev.flows.test_plugin import run_test
+from arkdev.flows.test_request import PluginTestRequest
 from clients import PROMPT, TOOLS
 
 PLUGINS = """

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from arkdev import __version__
+from arkdev.cli.later import LaterGroup
 from arkdev.cli.output import configure_streams, drop_output, print_error
 from arkdev.errors import ArkdevError, ExitCode
 
@@ -35,7 +35,7 @@ _OUTPUT_CLOSED = 141
 """As a shell reports a program whose reader went away (128 + SIGPIPE)."""
 
 
-class _Root(TyperGroup):
+class _Root(LaterGroup):
     """The root group. Typer would end any broken pipe, a socket's too, without a word."""
 
     def invoke(self, ctx: Any) -> Any:

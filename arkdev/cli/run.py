@@ -2,33 +2,104 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from arkdev.errors import ExitCode, UsageError
+
+_EXAMPLES = """\b
+Examples:
+  arkdev run plugins/rollout.py                         against Ark, as python would
+  arkdev run plugins/rollout.py --endpoint scripted     offline: calls to Ark are answered here
+  arkdev run --endpoint http://127.0.0.1:8000/v1 --model qwen3 evaluate.py 8
+
+\b
+What follows FILE belongs to the script, but for --endpoint directly after it (and --model and
+--api-key-env after that); -- ends them."""
+
+_OWN_AFTER_FILE = ("--endpoint", "--model", "--api-key-env")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command `run` to `app`."""
     app.command(
         name="run",
-        epilog="Example: arkdev run plugins/weather_rollout.py --endpoint scripted",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+        epilog=_EXAMPLES,
+        context_settings={"allow_interspersed_args": False},
     )(run)
 
 
 def run(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A Python file of the workspace, run as __main__.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Python file of the workspace.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
+    ] = None,
     endpoint: Annotated[
         str | None,
         typer.Option(
             "--endpoint",
-            help="scripted: serve the scripted model and set ARK_BASE_URL and ARK_API_KEY to it.",
+            metavar="NAME|URL",
+            help="Send calls to Ark's public hosts there: scripted, ark, a name of yours, or a "
+            "URL.",
         ),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
+    ] = None,
 ) -> None:
-    """Run a Python file as a script; further arguments are the script's own."""
-    from arkdev.flows.run_file import run_file
+    """Run a Python file as a script, with ark_sdk and the workspace's own modules to import."""
+    given = {"--endpoint": endpoint, "--model": model, "--api-key-env": api_key_env}
+    own, rest = _own_after_file(arguments or [])
+    raise typer.Exit(_run(file, rest, {**given, **own}))
 
-    run_file(file, arguments=context.args, endpoint=endpoint)
+
+def _own_after_file(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Split what follows FILE into options of ours and the script's arguments."""
+    own: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        name, has_value, value = rest[0].partition("=")
+        if name not in (_OWN_AFTER_FILE if own else _OWN_AFTER_FILE[:1]):
+            break
+        if not has_value and len(rest) < 2:
+            raise UsageError(f"{name} needs a value")
+        own[name] = value if has_value else rest[1]
+        del rest[: 1 if has_value else 2]
+    return own, rest[1:] if rest[:1] == ["--"] else rest
+
+
+def _run(file: Path, arguments: list[str], options: dict[str, str | None]) -> int:
+    from arkdev.cli.output import console
+    from arkdev.flows.run_file import ScriptEndpoint, ScriptError, run_file
+    from arkdev.plugin.source import users_traceback
+
+    def say(text: str) -> None:
+        console(is_stderr=True).print(f"arkdev: {text}", style="dim", soft_wrap=True)
+
+    endpoint, model, api_key_env = (options[name] for name in _OWN_AFTER_FILE)
+    if endpoint is None and (model or api_key_env):
+        raise UsageError("--model and --api-key-env belong to an --endpoint")
+    target = ScriptEndpoint(endpoint, model, api_key_env) if endpoint else None
+    try:
+        run_file(file, arguments=arguments, endpoint=target, say=say)
+    except SystemExit as end:
+        return _code_of(end)
+    except ScriptError as failed:
+        sys.stderr.write(users_traceback(failed.error))
+        return ExitCode.SOME_FAILED
+    return ExitCode.OK
+
+
+def _code_of(end: SystemExit) -> int:
+    """Return the exit code that Python gives; a text goes to stderr."""
+    if end.code is None or isinstance(end.code, int):
+        return end.code or ExitCode.OK
+    sys.stderr.write(f"{end.code}\n")
+    return ExitCode.SOME_FAILED

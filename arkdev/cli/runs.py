@@ -87,13 +87,12 @@ def list_command(root: Path, *, as_json: bool) -> None:
         summary = run.summary or {}
         reward = summary.get("reward") or {}
         mean = reward.get("mean")
-        took = _took_s(run)
         verdicts = summary.get("verdicts") or {}
         rows.append(
             (
                 run.run_id,
                 _status(run),
-                duration(took) if took is not None else dash,
+                duration(run.worked_s) if run.worked_s is not None else dash,
                 str(summary.get("num_rollouts", dash)),
                 number(mean, unknown=dash),
                 str(verdicts.get("failure", 0)) if summary else dash,
@@ -111,16 +110,11 @@ def _status(run: RunSummary) -> Text:
     from rich.text import Text
 
     styles = {"finished": "green", "running": "cyan"}
-    return Text(run.status, style=styles.get(run.status, "red"))
-
-
-def _took_s(run: RunSummary) -> float | None:
-    from datetime import datetime
-
-    if run.finished_at is None:
-        return None
-    started, finished = map(datetime.fromisoformat, (run.started_at, run.finished_at))
-    return (finished - started).total_seconds()
+    text = Text(run.status, style=styles.get(run.status, "red"))
+    if run.num_resumed:
+        times = f" {run.num_resumed} times" if run.num_resumed > 1 else ""
+        text.append(f", resumed{times}", style="dim")
+    return text
 
 
 def _run_json(run: RunSummary) -> dict[str, Any]:
@@ -161,6 +155,8 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
     name = reader.folder.name if is_listed else str(reader.folder)
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
+        if reader.status != "running":
+            note += f"; `arkdev test plugin --resume {name}` goes on with it"
         console(is_stderr=True).print(note, soft_wrap=True)
     render_summary(summary, console(), folder=reader.folder, name=name)
     _report_torn(reader)

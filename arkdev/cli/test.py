@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
-    from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest
+    from arkdev.flows.test_plan import PluginTestPlan
     from arkdev.flows.test_plugin import PluginTestOutcome
+    from arkdev.flows.test_request import PluginTestRequest
 
-app = typer.Typer(name="test", help="Test plugins on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    name="test", cls=LaterGroup, help="Test plugins on this machine.", no_args_is_help=True
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -24,6 +28,7 @@ Examples:
   arkdev test plugin --sample 3                       one sample, turn by turn
   arkdev test plugin --endpoint ark --model doubao-seed-2-0-mini-260428
   arkdev test plugin --endpoint http://127.0.0.1:8000/v1 --model qwen3
+  arkdev test plugin --resume latest                  go on after a kill or Ctrl-C
 
 \b
 Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
@@ -117,9 +122,20 @@ def plugin(
         int | None,
         typer.Option("--max-new-tokens", metavar="N", help="Over the sample's and the job's."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the scripted model.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            help="Go on with a run that was cut short: its id, a path, or latest.",
+        ),
     ] = None,
     real_ark_sdk: Annotated[
         bool, typer.Option("--real-ark-sdk", help="Import the installed ark_sdk, not arkdev's.")
@@ -129,7 +145,7 @@ def plugin(
     ] = False,
 ) -> None:
     """Run a rollout and its graders on samples, as a training job would, and report."""
-    from arkdev.flows.test_plan import PluginTestRequest
+    from arkdev.flows.test_request import PluginTestRequest
 
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
     request = PluginTestRequest(
@@ -151,6 +167,7 @@ def plugin(
         seed=seed,
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
+        resume=resume,
     )
     raise typer.Exit(_run(request, as_json=as_json))
 

@@ -139,8 +139,10 @@ class Display:
             )
 
     def _name(self, outcome: PluginTestOutcome) -> str | None:
-        is_elsewhere = outcome.folder.parent != self._plan.workspace.root / "runs"
-        return str(outcome.folder) if is_elsewhere else None
+        return None if self._is_listed(outcome.folder) else str(outcome.folder)
+
+    def _is_listed(self, folder: Path) -> bool:
+        return folder.parent == self._plan.workspace.root / "runs"
 
     def _update(self) -> None:
         note = ""
@@ -163,6 +165,9 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
+        if self.folder:
+            name = self.folder.name if self._is_listed(self.folder) else self.folder
+            self._say(f"go on with it: arkdev test plugin --resume {name}")
 
 
 class ConversationDisplay(Display):

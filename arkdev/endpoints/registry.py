@@ -21,6 +21,7 @@ from arkdev.endpoints.keys import parse_key_variable, read_api_key, user_config_
 from arkdev.endpoints.parameters import Family
 from arkdev.endpoints.spec import EndpointSpec, parse_api, parse_base_url, parse_family
 from arkdev.errors import ConfigurationError, UsageError
+from arkdev.plugin.redirect import ARK_BASE_URL, is_public_ark
 
 SCRIPTED = EndpointSpec(
     name="scripted",
@@ -32,7 +33,7 @@ SCRIPTED = EndpointSpec(
 )
 ARK = EndpointSpec(
     name="ark",
-    base_url="https://ark.cn-beijing.volces.com/api/v3",
+    base_url=ARK_BASE_URL,
     model=None,
     api_key_env="ARK_API_KEY",
     family="ark",
@@ -164,7 +165,7 @@ def _find(
 
 def _from_url(url: str) -> EndpointSpec:
     base_url = parse_base_url(url, where="--endpoint")
-    is_ark = _is_ark_host(base_url)
+    is_ark = is_public_ark(base_url)
     return EndpointSpec(
         name=urlsplit(base_url).netloc,
         base_url=base_url,
@@ -175,11 +176,6 @@ def _from_url(url: str) -> EndpointSpec:
     )
 
 
-def _is_ark_host(base_url: str) -> bool:
-    host = urlsplit(base_url).hostname or ""
-    return host.startswith("ark.") and host.endswith(".volces.com")
-
-
 def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
     where = f"{source} [endpoints.{name}]"
     if name in _BUILT_IN:
@@ -188,7 +184,7 @@ def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
         )
     fields = _checked_fields(definition, where=where)
     base_url = parse_base_url(fields["base_url"], where=where)
-    family: Family = "ark" if _is_ark_host(base_url) else "generic"
+    family: Family = "ark" if is_public_ark(base_url) else "generic"
     if "family" in fields:
         family = parse_family(fields["family"], where=where)
     api = parse_api(fields.get("api", "chat"), where=where)

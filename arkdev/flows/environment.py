@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from arkdev.endpoints.spec import EndpointSpec
+from arkdev.plugin import redirect
 
 _T = TypeVar("_T")
 
@@ -32,28 +33,43 @@ def environment(envs: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def expect_judge(spec: EndpointSpec) -> None:
+    """Note the clients of a judge that plugins make while they are imported."""
+    if _has_scripted_judge(spec):
+        redirect.install()
+
+
+def _has_scripted_judge(spec: EndpointSpec) -> bool:
+    return spec.family == "scripted" and not os.environ.get("ARK_BASE_URL")
+
+
 @asynccontextmanager
 async def judge_environment(
     spec: EndpointSpec, loop: asyncio.AbstractEventLoop
 ) -> AsyncIterator[Any | None]:
     """Let graders that call a model reach a scripted one, served on `loop`, in a scripted test.
 
-    Sets ARK_BASE_URL, and ARK_API_KEY unless it is set. Yields the `ScriptedServer`; None, with
-    nothing changed, when the test's endpoint is another or the user has set ARK_BASE_URL.
+    Sets ARK_BASE_URL, and ARK_API_KEY unless it is set, and redirects calls to Ark's public hosts.
+    Yields the `ScriptedServer`; None, with nothing changed, when the test's endpoint is another or
+    the user has set ARK_BASE_URL.
     """
-    if spec.family != "scripted" or os.environ.get("ARK_BASE_URL"):
+    if not _has_scripted_judge(spec):
+        redirect.uninstall()
         yield None
         return
+    redirect.install()
     server = import_module("arkdev.endpoints.scripted.server").ScriptedServer(skill=JUDGE_SKILL)
     url = await _on(loop, server.start())
     envs = {
         "ARK_BASE_URL": f"{url.removesuffix('/v1')}/api/v3",
         "ARK_API_KEY": os.environ.get("ARK_API_KEY") or "scripted",
     }
+    redirect.start(envs["ARK_BASE_URL"], key="scripted")
     try:
         with environment(envs):
             yield server
     finally:
+        redirect.uninstall()
         await _on(loop, server.stop())
 
 

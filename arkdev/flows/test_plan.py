@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
+from arkdev.flows.environment import expect_judge
+from arkdev.flows.fingerprints import fingerprints, text_fingerprint
+from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.test_request import PluginTestRequest, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -22,45 +25,18 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job, PluginReference
-from arkdev.job.paths import readable
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin, load_plugin, require_kind
 from arkdev.plugin.runtime import Runtime
+from arkdev.runs.writer import recorded_settings
 from arkdev.types import PluginContext
 
 _DEFAULT_ROLLOUT = "arkdev.plugin.default_rollout:single_turn"
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
-
-
-@dataclass(frozen=True)
-class PluginTestRequest:
-    """What the command line said; None is unset."""
-
-    start: Path
-    """Where to look for the workspace."""
-    job: Path | None = None
-    rollout: str | None = None
-    graders: tuple[str, ...] = ()
-    """``module:function`` or ``module:function=weight``."""
-    data: tuple[Path, ...] = ()
-    sample: str | None = None
-    """Index of a dataset line, or a sample as JSON."""
-    limit: int | None = None
-    num_generations: int | None = None
-    concurrency: int | None = None
-    endpoint: str | None = None
-    model: str | None = None
-    api_key_env: str | None = None
-    skill: float | None = None
-    script: Path | None = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    out: Path | None = None
-    uses_real_ark_sdk: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +60,8 @@ class PluginTestPlan:
     """Environment variables that the job gives its plugins."""
     warnings: tuple[DatasetWarning, ...] = ()
     notes: tuple[str, ...] = ()
+    resumed: Path | None = None
+    """Folder of the run that is gone on with; None for a new one."""
 
     @property
     def num_rollouts(self) -> int:
@@ -106,15 +84,16 @@ class PluginTestPlan:
     def settings(self) -> dict[str, Any]:
         """Return what the run folder keeps of this plan."""
         return {
-            "workspace": readable(str(self.workspace.root)),
-            "job": readable(str(self.job.source)) if self.job else None,
+            "workspace": shown(self.workspace.root),
+            "job": shown(self.job.source) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
                 {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
                 for g in self.graders
             ],
-            "data": [readable(str(path)) for path in self.files],
+            "data": [shown(path) for path in self.files],
             "limit": self.request.limit,
+            "sample": self.request.sample,
             "num_samples": self.num_samples,
             "num_generations": self.num_generations,
             "concurrency": self.concurrency,
@@ -124,27 +103,55 @@ class PluginTestPlan:
                 "model": self.endpoint.model,
             },
             "skill": self.request.skill,
-            "script": readable(str(self.request.script)) if self.request.script else None,
+            "script": shown(self.request.script) if self.request.script else None,
             "sampling": dict(self.request.sampling),
-            "seed": self.request.seed,
+            "seed": self.request.seed or 0,
+            "real_ark_sdk": self.request.uses_real_ark_sdk,
+            "flags": self.request.flags(),
         }
 
     def hashes(self) -> dict[str, str]:
-        """Return SHA-256 of the workspace's Python files, the data and the job file."""
-        root = self.workspace.root
-        sources = [path for path in sorted(root.rglob("*.py")) if not _is_apart(path, root=root)]
-        named = {"plugins": sources, "data": list(self.files)}
-        if self.job:
-            named["job"] = [self.job.source]
-        return {name: _digest(paths) for name, paths in named.items()}
+        """Return SHA-256 of the workspace's Python files, the data, the job file and the script."""
+        named = (self.job.source if self.job else None, self.request.script)
+        files = [*self.files, *(path for path in named if path is not None)]
+        hashes = fingerprints(self.workspace.root, files=files)
+        if self.line is not None and self.request.sample:
+            hashes["--sample"] = text_fingerprint(self.line.sample.model_dump_json())
+        return hashes
 
 
 def plan_test(request: PluginTestRequest) -> PluginTestPlan:
-    """Resolve and check a test. Raises `ConfigurationError` for whatever cannot run."""
+    """Resolve and check a test. Raises `ConfigurationError` for whatever cannot run.
+
+    That includes, as a `RunError`, a run that cannot be gone on with.
+    """
     workspace = find_workspace(request.start)
+    if request.resume is None:
+        return _new_plan(request, workspace)
+    if request.out is not None:
+        raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
+    reader = find_resumable(workspace.root / "runs", request.resume)
+    flags = reader.manifest.settings.get("flags") or {}
+    plan = _new_plan(request.with_flags(flags), workspace)
+    settings = recorded_settings(plan.settings(), secrets=plan.envs.values())
+    check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
+    notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
+    return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
+
+
+def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     notes = _serve_ark_sdk(request)
+    endpoint = resolve_endpoint(
+        request.endpoint,
+        model=request.model,
+        api_key_env=request.api_key_env,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = _rollout(request, job, root=workspace.root)
+    _check_model(endpoint, rollout)
     graders = _graders(request, job, root=workspace.root)
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files)
@@ -155,7 +162,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=_endpoint(request, workspace, rollout),
+        endpoint=endpoint,
         files=files,
         line=line,
         num_samples=num_samples,
@@ -168,22 +175,13 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     )
 
 
-def _endpoint(
-    request: PluginTestRequest, workspace: Workspace, rollout: LoadedPlugin
-) -> EndpointSpec:
-    spec = resolve_endpoint(
-        request.endpoint,
-        model=request.model,
-        api_key_env=request.api_key_env,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
-    if spec.base_url and not spec.model and rollout.reference == _DEFAULT_ROLLOUT:
+def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
+    """Refuse a built-in rollout, which names no model, on an endpoint that has none either."""
+    if endpoint.base_url and not endpoint.model and rollout.reference == _DEFAULT_ROLLOUT:
         raise UsageError(
-            f"the endpoint {spec.name!r} needs a model: the built-in rollout names none",
+            f"the endpoint {endpoint.name!r} needs a model: the built-in rollout names none",
             hint="name it with --model MODEL, or as `model` in the endpoint's definition",
         )
-    return spec
 
 
 def _num_generations(request: PluginTestRequest, job: Job | None, rollout: LoadedPlugin) -> int:
@@ -352,19 +350,3 @@ def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
                     hint="give both the same value, or test them one at a time with --grader",
                 )
     return joined
-
-
-def _is_apart(path: Path, *, root: Path) -> bool:
-    """Tell whether a Python file is not the workspace's own code."""
-    parts = path.relative_to(root).parts[:-1]
-    return any(part.startswith(".") or part in ("runs", "typings", "__pycache__") for part in parts)
-
-
-def _digest(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.name.encode("utf-8", "surrogateescape"))
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()

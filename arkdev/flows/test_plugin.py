@@ -29,7 +29,9 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
+from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord, Verdict
+from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.session import RetryPolicy, Session, SessionServices
@@ -90,7 +92,7 @@ async def run_test(
         services = await stack.enter_async_context(
             _running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _create_run(plan)
+        run = _open_run(plan)
         observer.on_start(plan, run.folder)
         stack.enter_context(plugin_output_to(run.log_line))
         stack.enter_context(environment(plan.envs))
@@ -102,8 +104,10 @@ async def run_test(
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, _Recorder(run, statistics, observer))
+        finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
+        samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(plan.samples()))
+            await services.endpoint.run(engine.run(samples))
         except EndpointResponseError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -240,7 +244,7 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
         num_generations=plan.num_generations,
         concurrency=plan.concurrency,
         grading_concurrency=min(limits),
-        run_seed=plan.request.seed,
+        run_seed=plan.request.seed or 0,
     )
     return Engine(
         rollouts,
@@ -251,10 +255,30 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
     )
 
 
-def _create_run(plan: PluginTestPlan) -> RunWriter:
+def _take_over(
+    run: RunWriter, statistics: RunStatistics, observer: PluginTestObserver
+) -> frozenset[int]:
+    """Count what a resumed run has behind it; return the indices of its finished samples."""
+    kept = RunReader(run.folder)
+    for trajectory in kept.trajectories():
+        statistics.add_trajectory(trajectory)
+        observer.on_rollout(FinishedRollout(trajectory))
+    samples = set()
+    for group in kept.groups():
+        samples.add(group.sample_index)
+        statistics.add_group(group)
+        observer.on_group(group)
+    return frozenset(samples)
+
+
+def _open_run(plan: PluginTestPlan) -> RunWriter:
     variable = plan.endpoint.api_key_env
     key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
     secrets = [*plan.envs.values(), *([key.get_secret_value()] if key else [])]
+    if plan.resumed is not None:
+        return resume_run(
+            plan.resumed, secrets=secrets, concurrency=plan.concurrency, versions=_versions()
+        )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",

@@ -37,6 +37,7 @@ from arkdev.job.pipelines import (
 )
 from arkdev.job.references import FoundationModelReference, ModelReference, TeacherConfig
 from arkdev.job.spelling import unknown_name
+from arkdev.plugin.source import callers_place
 
 __all__ = [
     "CustomizationType",
@@ -272,6 +273,21 @@ class ModelCustomizationJob(JobModel):
         """The job's page (JOB-39): not built yet, raises `ComesLaterError`."""
         raise _comes_later("url")
 
+    @property
+    def id(self) -> str:
+        """The job's id on the platform (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("id")
+
+    @property
+    def phase(self) -> str:
+        """The job's phase (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("phase")
+
+    @property
+    def status(self) -> Any:
+        """The job's state (X-15): not built yet, raises `ComesLaterError`."""
+        raise _comes_later("status")
+
     @classmethod
     def get(cls, job_id: str) -> ModelCustomizationJob:
         """Fetch a submitted job (X-15): not built yet, raises `ComesLaterError`."""
@@ -285,6 +301,7 @@ class ModelCustomizationJob(JobModel):
 def _comes_later(what: str) -> ComesLaterError:
     return ComesLaterError(
         f"ModelCustomizationJob.{what} is not built yet",
+        where=callers_place(),
         hint="`arkdev test plugin` runs this job's plugins; "
         "submission comes with `arkdev train --backend remote`",
     )

@@ -95,7 +95,9 @@ _PROXY_NAMES = {
     ),
 }
 _TRACE_NAMES = _from(_TRACING, "trace_monitor", "wrap_inplace_trace", "observe")
-_EXCEPTION_NAMES = _from("arkdev.plugin.exceptions", "RolloutRetryException")
+_EXCEPTION_NAMES = _from(
+    "arkdev.plugin.exceptions", "RolloutRetryException", "RolloutFailedException"
+)
 
 NAMES: dict[str, dict[str, str]] = {
     "ark_sdk": {},
@@ -105,7 +107,12 @@ NAMES: dict[str, dict[str, str]] = {
     "ark_sdk.core.plugin": {},
     "ark_sdk.core.plugin.rollout": {**_EXCEPTION_NAMES, **_PROXY_NAMES},
     "ark_sdk.core.plugin.rollout.proxy": {**_PROXY_NAMES, **_EXCEPTION_NAMES},
-    "ark_sdk.core.plugin.rollout.trace": _from(_TRACING, "coze_monitor"),
+    "ark_sdk.core.plugin.rollout.trace": {
+        **_from(_TRACING, "coze_monitor", "wrap_inplace_trace"),
+        # the older names of wrap_inplace_trace (X-33)
+        "wrap_client_inplace_trace": f"{_TRACING}:wrap_inplace_trace",
+        "wrap_async_client_inplace_trace": f"{_TRACING}:wrap_inplace_trace",
+    },
     "ark_sdk.core.trace": _TRACE_NAMES,
     "ark_sdk.resources": {},
     "ark_sdk.resources.model_customization_job": _from(_JOB, "ModelCustomizationJob"),
@@ -132,6 +139,13 @@ NAMES: dict[str, dict[str, str]] = {
 """Module → exported name → "home module:attribute", or "later:what it waits for"."""
 
 
+_UNTIL_THEN = {
+    "get_or_create_pipeline_plugin_test_instance": "`arkdev test plugin --rollout "
+    "MODULE:FUNCTION --sample JSON` runs the plugin on this machine",
+}
+"""What to do until a name of later work is built."""
+
+
 class _Later:
     """Stands for a name whose behaviour is not built yet."""
 
@@ -144,7 +158,9 @@ class _Later:
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise ComesLaterError(
-            f"{self._name} is not built yet: it comes with {self._what}", where=callers_place()
+            f"{self._name} is not built yet: it comes with {self._what}",
+            where=callers_place(),
+            hint=_UNTIL_THEN.get(self._name, ""),
         )
 
 

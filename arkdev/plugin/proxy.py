@@ -10,14 +10,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from arkdev.plugin import redirect
 from arkdev.plugin.access import ModelAccess
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.plain import plain_messages, to_plain
+from arkdev.plugin.redirect import ARK_BASE_URL
 from arkdev.plugin.response_tree import ResponseTree
 from arkdev.types import ChatCompletionMessage, ChatCompletionSample, CompletionUsage
-
-ARK_BASE_URL = "https://ark.cn-beijing.volces.com/api/v3"
-"""The public inference service (LT-04)."""
 
 SAMPLING_FIELDS = ("max_new_tokens", "temperature", "top_p", "top_k", "thinking")
 """Sampling parameters that a sample may carry (ROLL-20..26); `n` is the number of rollouts."""
@@ -53,8 +52,8 @@ class InferenceProxy:
         self.mode = Mode(mode)
         self.access = access
         self.is_group = is_group
-        self.url = access.url if access else url
-        self.jwt_token = access.jwt_token if access else jwt_token
+        own = (access.url, access.jwt_token) if access else redirect.address(url, jwt_token)
+        self.url, self.jwt_token = own
         self.headers: dict[str, str] = {}
         self._chat = Conversation()
         self.responses = access.responses if access else ResponseTree()

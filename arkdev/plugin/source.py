@@ -70,8 +70,22 @@ def place_of_exception(error: BaseException) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """Format `error` without arkdev's own frames (all frames when none is the user's)."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
-    lines = traceback.format_list(own or frames)
-    return "".join(lines + traceback.format_exception_only(type(error), error))
+    """Format `error`, with what led to it, as Python does, but without arkdev's own frames.
+
+    An error that passed no other frame keeps its frames, unless it is in the user's syntax.
+    """
+    shown = traceback.TracebackException.from_exception(error)
+    _leave_out_ours(shown)
+    return "".join(shown.format())
+
+
+def _leave_out_ours(shown: traceback.TracebackException) -> None:
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(_PACKAGE)]
+    if frames:
+        shown.stack[:] = frames
+    elif shown.exc_type is not None and issubclass(shown.exc_type, SyntaxError):
+        shown.stack = None  # type: ignore[assignment]  # then there is no header either
+    groups = getattr(shown, "exceptions", None) or ()
+    for inner in (shown.__cause__, shown.__context__, *groups):
+        if inner is not None:
+            _leave_out_ours(inner)

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -53,6 +54,9 @@ class RunSummary:
     finished_at: str | None = None
     summary: dict[str, Any] | None = None
     problem: str | None = None
+    num_resumed: int = 0
+    worked_s: float | None = None
+    """How long the run worked, without the time between its parts; None while it has no end."""
 
 
 class RunReader:
@@ -236,7 +240,17 @@ def _summary(folder: Path) -> RunSummary:
         started_at=manifest.started_at,
         finished_at=manifest.finished_at,
         summary=manifest.summary,
+        num_resumed=len(manifest.resumed_at),
+        worked_s=worked_s(manifest, until=manifest.finished_at) if manifest.finished_at else None,
     )
+
+
+def worked_s(manifest: Manifest, *, until: str) -> float:
+    """Return how many seconds a run worked until then: its earlier parts, and the last one."""
+    begun = datetime.fromisoformat((manifest.started_at, *manifest.resumed_at)[-1])
+    ended = datetime.fromisoformat(until)
+    # file times, of which `until` may be one, are a little coarser than the clock
+    return manifest.earlier_s + max(0.0, (ended - begun).total_seconds())
 
 
 def find_run(root: Path, name: str) -> Path:

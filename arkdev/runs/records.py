@@ -161,7 +161,11 @@ class Manifest:
     """UTC, ISO 8601 with microseconds, ending in Z."""
     settings: dict[str, Any]
     hashes: dict[str, str]
-    """SHA-256 by file name or by what was hashed: plugin code, data, configuration."""
+    """SHA-256 of plugin code, data and configuration, by file (relative to the workspace)."""
     versions: dict[str, str]
     finished_at: str | None = None
     summary: dict[str, Any] | None = None
+    resumed_at: tuple[str, ...] = ()
+    """When the run was gone on with, each time, as `started_at`."""
+    earlier_s: float = 0.0
+    """How long the run had worked before it was last resumed."""

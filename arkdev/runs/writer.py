@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets as random_names
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -35,6 +36,7 @@ PLUGIN_LOG = "logs/plugin.log"
 RUNNING = "running"
 
 _CREATE_TRIES = 20
+_TEMPORARY = ".tmp"
 
 
 class RunWriter:
@@ -44,17 +46,25 @@ class RunWriter:
     The open folder is locked (``flock``), which tells a reader that the run is alive.
     """
 
-    def __init__(self, folder: Path, *, manifest: Manifest, secrets: Iterable[str] = ()) -> None:
-        """Write into `folder`, which exists and is the caller's alone; see `create`."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        manifest: Manifest,
+        secrets: Iterable[str] = (),
+        lock: int | None = None,
+    ) -> None:
+        """Write into `folder`, which exists and is the caller's alone; see `create`.
+
+        `lock` is the descriptor of the folder when the caller has locked it already.
+        """
         self.folder = folder
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
-        (folder / "logs").mkdir()
+        (folder / "logs").mkdir(exist_ok=True)
         names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
-        self._lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # a reader holds it for an instant only
+        self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
 
     @classmethod
@@ -89,11 +99,12 @@ class RunWriter:
             run_id=made.name,
             kind=kind,
             status=RUNNING,
-            started_at=_iso(started),
+            started_at=iso_time(started),
             settings=masked_settings(settings),
             hashes=hashes,
             versions=versions,
         )
+        _write_first_manifest(made, manifest, secrets=secrets)
         return cls(made, manifest=manifest, secrets=secrets)
 
     @property
@@ -119,11 +130,11 @@ class RunWriter:
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""
-        self._append(EVENTS, {"at": _iso(datetime.now(UTC)), "kind": kind, **fields})
+        self._append(EVENTS, {"at": iso_time(datetime.now(UTC)), "kind": kind, **fields})
 
     def metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line of metrics, finite numbers by name, to ``metrics.jsonl``."""
-        self._append(METRICS, {"at": _iso(datetime.now(UTC)), **values})
+        self._append(METRICS, {"at": iso_time(datetime.now(UTC)), **values})
 
     def log_line(self, text: str) -> None:
         """Append `text`, which may have several lines, to ``logs/plugin.log``."""
@@ -135,7 +146,7 @@ class RunWriter:
         self.manifest = replace(
             self.manifest,
             status=status,
-            finished_at=_iso(datetime.now(UTC)),
+            finished_at=iso_time(datetime.now(UTC)),
             summary=dict(summary),
         )
         self._write_manifest()
@@ -149,17 +160,54 @@ class RunWriter:
         self._files[name].append(encoded(record, secrets=self._secrets))
 
     def _write_manifest(self) -> None:
-        document = cleaned(self.manifest, secrets=self._secrets)
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
-        temporary = self.folder / f"{MANIFEST}.tmp"
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        temporary = _written_aside(self.folder, self.manifest, secrets=self._secrets)
         temporary.replace(self.folder / MANIFEST)
 
 
-def _iso(moment: datetime) -> str:
+def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:
+    """Write a manifest, whole and on the disk, under a name of this thread's own."""
+    document = cleaned(manifest, secrets=usable_secrets(secrets))
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    mine = f"{os.getpid()}-{threading.get_ident()}"
+    temporary = folder / f"{MANIFEST}.{mine}{_TEMPORARY}"
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
+
+
+def _write_first_manifest(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> None:
+    """Make the folder a run's: with a whole manifest or, killed on the way, with none.
+
+    The link decides between two processes that want the same folder.
+    """
+    temporary = _written_aside(folder, manifest, secrets=secrets)
+    try:
+        os.link(temporary, folder / MANIFEST)
+    except FileExistsError:
+        raise _not_empty(folder) from None
+    finally:
+        temporary.unlink()
+
+
+def _locked(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with suppress(OSError):  # some network file systems have no locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # a reader holds it for an instant only
+    return descriptor
+
+
+def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) -> dict[str, Any]:
+    """Return `settings` as a manifest that is read again has them."""
+    document = {"settings": masked_settings(settings)}
+    text = encoded(document, secrets=usable_secrets(secrets))
+    recorded: dict[str, Any] = json.loads(text)["settings"]
+    return recorded
+
+
+def iso_time(moment: datetime) -> str:
+    """Return a moment in UTC as run folders write it, with microseconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -174,15 +222,14 @@ def _make_new(root: Path, kind: str, started: datetime) -> Path:
 
 
 def _claim(folder: Path) -> Path:
-    """Take `folder` for one run. Creating its manifest first decides between two processes."""
+    """Take `folder`, new or empty but for what a run killed at its very start left, for a run."""
     folder.mkdir(parents=True, exist_ok=True)
-    is_empty = next(folder.iterdir(), None) is None
-    try:
-        if is_empty:
-            os.close(os.open(folder / MANIFEST, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-            return folder.absolute()
-    except FileExistsError:
-        pass
-    raise WorkspaceError(
+    if any(not path.name.endswith(_TEMPORARY) for path in folder.iterdir()):
+        raise _not_empty(folder)
+    return folder.absolute()
+
+
+def _not_empty(folder: Path) -> WorkspaceError:
+    return WorkspaceError(
         "the run folder is not empty", where=str(folder), hint="name a new folder with --out"
     )

@@ -10,7 +10,7 @@ from ark_sdk.types.model_customization_job import (
     TrainingDataset,
 )
 
-from plugins.random_reward import random_reward_fn
+from plugins.random_reward import random_reward
 from plugins.weather_rollout import demo_rollout
 
 mcj = ModelCustomizationJob(
@@ -37,7 +37,7 @@ mcj = ModelCustomizationJob(
     ),
     custom_rl_pipeline=GRPOPipeline(
         rollout=PipelinePluginWrapper(plugin=demo_rollout),
-        graders=[PipelinePluginWrapper(plugin=random_reward_fn, weight=1.0)],
+        graders=[PipelinePluginWrapper(plugin=random_reward, weight=1.0)],
     ),
     save_model_limit=1,
 )

@@ -20,7 +20,8 @@ from arkdev.cli.main import run as run_command
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.errors import JobError
 from arkdev.flows.init_workspace import create_workspace
-from arkdev.flows.test_plan import PluginTestRequest, plan_test
+from arkdev.flows.test_plan import plan_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.plugin import ark_sdk, loading
 from arkdev.types import ChatCompletionSample, PluginStatus, Trajectory
 from tests.integration.workspace import Workspace, away_from_the_user
@@ -170,7 +171,7 @@ def test_every_spelling_of_the_random_reward_resolves(demo: Workspace) -> None:
     names = ("random_reward_fn", "random_reward", "randaom_reward")
     loaded = [loading.load_plugin(f"plugins.random_reward:{n}", root=demo.root) for n in names]
     assert len({id(found.function) for found in loaded}) == 1
-    assert loaded[0].plugin.name == "randaom_reward"
+    assert loaded[0].plugin.name == "random_reward"  # what reports show
     assert [callable(plugins(name, workspace=demo).demo_rollout) for name in ROLLOUTS] == [True] * 3
 
 

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from arkdev.flows.test_plan import PluginTestRequest, plan_test
+from arkdev.flows.test_plan import plan_test
 from arkdev.flows.test_plugin import run_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.runs.records import Verdict
 from tests.integration.workspace import Command, Silent, Workspace, job_yaml
 

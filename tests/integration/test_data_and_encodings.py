@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import DataError, JobError
-from arkdev.flows.test_plan import PluginTestRequest, plan_test
+from arkdev.flows.test_plan import plan_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.runs.reader import RunReader
 from tests.integration.workspace import ASK_ONCE, Command, Workspace, job_yaml
 

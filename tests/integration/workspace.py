@@ -18,11 +18,12 @@ import pytest
 
 from arkdev.cli.main import run as run_command
 from arkdev.errors import ExitCode
-from arkdev.flows.test_plan import PluginTestPlan, PluginTestRequest, plan_test
+from arkdev.flows.test_plan import PluginTestPlan, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, run_test
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.summary import Summary
-from arkdev.plugin import ark_sdk
+from arkdev.plugin import ark_sdk, redirect
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
 from arkdev.sessions.session import RetryPolicy, Session
@@ -57,6 +58,7 @@ def away_from_the_user(config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     finders = list(sys.meta_path)
     yield
     ark_sdk.uninstall()
+    redirect.uninstall()
     sys.meta_path[:] = [finder for finder in sys.meta_path if finder in finders]
     for name in [name for name in sys.modules if name.partition(".")[0] == "plugins"]:
         del sys.modules[name]

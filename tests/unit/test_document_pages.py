@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 from arkdev.cli.main import build_app
+from arkdev.harness.warnings import WARNINGS
+from arkdev.runs import records
 from tests.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +92,29 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
     used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     assert used - known == set()
     assert CliRunner().invoke(build_app(), [*path, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        records.Manifest,
+        records.TrajectoryRecord,
+        records.Attempt,
+        records.TurnRecord,
+        records.GroupRecord,
+        records.GraderRecord,
+        records.TokenRecord,
+    ],
+)
+def test_every_field_of_a_run_folder_is_described(record: Any) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    assert {field.name for field in dataclasses.fields(record)} - named == set()
+
+
+def test_every_warning_is_described() -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
+    assert [code for code in WARNINGS if f"| `{code}` |" not in page] == []
 
 
 def test_both_readmes_show_the_same_commands() -> None:

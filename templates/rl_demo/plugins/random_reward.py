@@ -63,7 +63,7 @@ def has_own_reward(trajectory: Trajectory) -> bool:
 
 
 @group_grader(
-    name="randaom_reward",
+    name="random_reward",  # 报告里显示的名字，和 job.yaml 里的相同
     runtime=Runtime(instance=PluginInstance.CPU1MEM2, max_concurrency=100, timeout=300),
 )
 def random_reward_fn(
@@ -97,6 +97,7 @@ def random_reward_fn(
     )
 
 
-# 文档里的另外两个名字，指的都是上面的函数
+# 平台文档里还有另外两个名字，指的都是上面的函数：示例代码把 random 误拼成了 randaom，
+# 照着它写的任务（plugins.random_reward:randaom_reward）也要能运行
 random_reward = random_reward_fn
 randaom_reward = random_reward_fn

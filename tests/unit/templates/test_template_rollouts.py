@@ -280,7 +280,8 @@ async def test_dataset_is_run_in_the_older_form_and_failures_get_no_reward(
     # the second failed, the fourth has no answer: neither is a 0.0
     assert rewards == [1.0, 0.0]
     assert "长春 is closed" in caplog.text
-    assert "{'BadRequestError': 1, 'discard': 1}" in caplog.text
+    assert "'BadRequestError': 1" in caplog.text
+    assert "'discard': 1" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["weather_rollout", "async_weather_rollout"])

@@ -1,0 +1,38 @@
+"""Command words of the contract whose behaviour is not built yet: they say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+from arkdev.errors import ComesLaterError
+
+_REMOTE = "remote job management"
+_LATER = {
+    "login": (_REMOTE, ""),
+    "create": (_REMOTE, "`arkdev test plugin` runs the plugins of a job on this machine"),
+    "get": (_REMOTE, ""),
+    "list": (_REMOTE, "`arkdev runs` lists the runs of this machine"),
+    "pull": (_REMOTE, ""),
+    "upgrade": (_REMOTE, "upgrade arkdev with the tool that installed it"),
+    "pipeline_plugin": (
+        "online FaaS tests",
+        "`arkdev test plugin --rollout MODULE:FUNCTION --sample JSON` runs a plugin here",
+    ),
+}
+"""Word → what it comes with, and what to do meanwhile."""
+
+
+class LaterGroup(TyperGroup):
+    """A group of commands that knows which words come later."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Raises `ComesLaterError` for such a word."""
+        word = args[0] if args else ""
+        if word in _LATER and word not in self.commands:
+            what, hint = _LATER[word]
+            raise ComesLaterError(
+                f"`{ctx.command_path} {word}` is not built yet: it comes with {what}", hint=hint
+            )
+        return super().resolve_command(ctx, args)

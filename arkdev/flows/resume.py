@@ -1,0 +1,83 @@
+"""Going on with a run that was cut short: which one, with which flags, and whether it may.
+
+A resumed run must give what it would have given uninterrupted, so plugin code, data, the job file
+and every setting must be what they were. Only the number of rollouts at once may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arkdev.errors import RunError
+from arkdev.runs.reader import RunReader, find_run
+from arkdev.runs.records import Manifest
+from arkdev.runs.resume import check_resumable, finished_groups
+
+KIND = "test"
+_MAY_CHANGE = ("concurrency", "flags")
+_MISSING = object()
+
+
+def find_resumable(runs: Path, name: str) -> RunReader:
+    """Find the run called `name` (see `find_run`).
+
+    Raises `RunError` when there is none, or when it is finished, alive, of another kind or schema.
+    """
+    reader = RunReader(find_run(runs, name))
+    if reader.manifest.kind != KIND:
+        raise RunError(f"run {reader.manifest.run_id} is no test of plugins")
+    check_resumable(reader)
+    return reader
+
+
+def check_unchanged(
+    manifest: Manifest, *, settings: Mapping[str, Any], hashes: Mapping[str, str]
+) -> None:
+    """Raise `RunError`, naming each thing that is no longer what it was when the run began."""
+    problems = [
+        *_changed_files(manifest.hashes, hashes),
+        *_changed_settings(manifest.settings, settings),
+    ]
+    if not problems:
+        return
+    raise RunError(
+        f"run {manifest.run_id} cannot be resumed: {'; '.join(problems)}",
+        hint="put it back as it was, or start a new run without --resume",
+        problems=tuple(problems),
+    )
+
+
+def notes_on(reader: RunReader, *, num_samples: int, concurrency: int) -> tuple[str, ...]:
+    """Say how far the run is, and what is different now."""
+    num_finished = len(finished_groups(reader.folder).samples)
+    notes = [
+        f"going on with run {reader.manifest.run_id}: "
+        f"{num_finished} of {num_samples} samples are finished and kept"
+    ]
+    before = reader.manifest.settings.get("concurrency")
+    if before != concurrency:
+        notes.append(f"{concurrency} rollouts at once now, {before} when the run began")
+    return tuple(notes)
+
+
+def _changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    problems = []
+    for name in sorted(before.keys() | now.keys()):
+        if name not in now:
+            problems.append(f"{name} is gone")
+        elif name not in before:
+            problems.append(f"{name} is new")
+        elif before[name] != now[name]:
+            problems.append(f"{name} changed")
+    return problems
+
+
+def _changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    names = dict.fromkeys((*before, *now))
+    return [
+        f"{name} was {before.get(name)}, is {now.get(name)}"
+        for name in names
+        if name not in _MAY_CHANGE and before.get(name, _MISSING) != now.get(name, _MISSING)
+    ]

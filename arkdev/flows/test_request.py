@@ -1,0 +1,82 @@
+"""What the command line of `arkdev test plugin` said, and how a run folder remembers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from arkdev.job.paths import filesystem_path, readable
+
+
+@dataclass(frozen=True)
+class PluginTestRequest:
+    """What the command line said; None is unset."""
+
+    start: Path
+    """Where to look for the workspace."""
+    job: Path | None = None
+    rollout: str | None = None
+    graders: tuple[str, ...] = ()
+    """``module:function`` or ``module:function=weight``."""
+    data: tuple[Path, ...] = ()
+    sample: str | None = None
+    """Index of a dataset line, or a sample as JSON."""
+    limit: int | None = None
+    num_generations: int | None = None
+    concurrency: int | None = None
+    endpoint: str | None = None
+    model: str | None = None
+    api_key_env: str | None = None
+    skill: float | None = None
+    script: Path | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    out: Path | None = None
+    uses_real_ark_sdk: bool = False
+    resume: str | None = None
+    """The run to go on with; whatever else is unset is as it was there."""
+
+    def flags(self) -> dict[str, Any]:
+        """Return what the command line set, as JSON: what `with_flags` needs to say it again."""
+        flags = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _NO_FLAGS and value != each.default and value != {}:
+                flags[each.name] = _as_json(value)
+        return flags
+
+    def with_flags(self, flags: Mapping[str, Any]) -> PluginTestRequest:
+        """Return this request with what it leaves unset taken from `flags`."""
+        known = [each.name for each in fields(self) if each.name not in _NO_FLAGS]
+        unset = {
+            name: _from_json(name, flags[name])
+            for name in known
+            if name in flags and name not in self.flags()
+        }
+        sampling = {**flags.get("sampling", {}), **self.sampling}
+        return replace(self, **{**unset, "sampling": sampling})
+
+
+_NO_FLAGS = ("start", "out", "resume")
+_PATHS = ("job", "data", "script")
+
+
+def shown(path: Path) -> str:
+    """Return a path as run folders have it: whole, whatever the current directory was."""
+    return readable(str(path.absolute()))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Path):
+        return shown(value)
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_json(name, item) for item in value)
+    return filesystem_path(value) if name in _PATHS else value

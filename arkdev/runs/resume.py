@@ -1,0 +1,220 @@
+"""What a run that was cut short keeps when it goes on (decision 3: a group is the unit).
+
+A group is finished when its line in ``groups.jsonl`` is whole and every trajectory that the line
+names is in ``trajectories.jsonl``. Whatever else the files hold belongs to groups that were under
+way, and is dropped: those groups run again from their first rollout. A file is replaced as a whole,
+so being killed in the midst of this loses nothing either.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from arkdev.errors import RunError
+from arkdev.runs.reader import RunReader, worked_s
+from arkdev.runs.records import Manifest
+from arkdev.runs.writer import (
+    EVENTS,
+    GROUPS,
+    METRICS,
+    PLUGIN_LOG,
+    RUNNING,
+    TOKENS,
+    TRAJECTORIES,
+    RunWriter,
+    iso_time,
+)
+
+_IsKept = Callable[[dict[str, Any]], bool]
+
+_LOCK_TRIES = 20
+_LOCK_WAIT_S = 0.01
+"""A reader holds the lock for an instant only."""
+
+
+@dataclass(frozen=True)
+class FinishedGroups:
+    """The groups that a run has behind it."""
+
+    samples: frozenset[int]
+    trajectory_ids: frozenset[str]
+
+
+def check_resumable(reader: RunReader) -> None:
+    """Raise `RunError` when the run is finished, or still alive."""
+    name = reader.manifest.run_id
+    if reader.status == "finished":
+        raise RunError(
+            f"run {name} is finished: there is nothing left of it to do",
+            hint=f"look at it with `arkdev show {name}`, or start a new run without --resume",
+        )
+    if reader.status == RUNNING:
+        raise _still_running(name)
+
+
+def resume_run(folder: Path, *, secrets: Iterable[str] = (), **note: Any) -> RunWriter:
+    """Go on with the run in `folder`: lock it, drop what is unfinished, and open it for writing.
+
+    `note` goes into the event ``resumed``. Raises `RunError` when the run has been finished, or is
+    being written by another process.
+    """
+    lock = _lock(folder)
+    try:
+        reader = RunReader(folder)
+        if reader.manifest.status != RUNNING:  # else it is ours: nobody else holds the lock
+            check_resumable(reader)
+        manifest = _resumed(reader.manifest, folder=folder)
+        num_dropped = drop_unfinished(folder)
+        writer = RunWriter(folder, manifest=manifest, secrets=secrets, lock=lock)
+    except BaseException:
+        os.close(lock)
+        raise
+    writer.event("resumed", num_lines_dropped=num_dropped, **note)
+    return writer
+
+
+def _lock(folder: Path) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_WAIT_S)
+        except OSError:  # no locks here: a run that says "running" was taken for alive before
+            return descriptor
+        else:
+            return descriptor
+    os.close(descriptor)
+    raise _still_running(folder.name)
+
+
+def _still_running(name: str) -> RunError:
+    return RunError(
+        f"run {name} is still running: another process is writing it",
+        hint="wait for it, or interrupt it with Ctrl-C",
+    )
+
+
+def _resumed(manifest: Manifest, *, folder: Path) -> Manifest:
+    """Return the manifest of the part that begins now."""
+    ended_at = manifest.finished_at or _last_written_at(folder)
+    return replace(
+        manifest,
+        status=RUNNING,
+        finished_at=None,
+        summary=None,
+        resumed_at=(*manifest.resumed_at, iso_time(datetime.now(UTC))),
+        earlier_s=worked_s(manifest, until=ended_at),
+    )
+
+
+def _last_written_at(folder: Path) -> str:
+    """Return when a killed run wrote its last line."""
+    written = max(path.stat().st_mtime for path in folder.rglob("*") if path.is_file())
+    return iso_time(datetime.fromtimestamp(written, UTC))
+
+
+def finished_groups(folder: Path) -> FinishedGroups:
+    """Read which groups of the run in `folder` are finished."""
+    written = {document.get("trajectory_id") for document in _documents(folder / TRAJECTORIES)}
+    members = {
+        document["sample_index"]: document["trajectory_ids"]
+        for document in _documents(folder / GROUPS)
+        if "sample_index" in document and written.issuperset(document.get("trajectory_ids", [None]))
+    }
+    return FinishedGroups(
+        samples=frozenset(members),
+        trajectory_ids=frozenset(name for names in members.values() for name in names),
+    )
+
+
+def drop_unfinished(folder: Path) -> int:
+    """Leave in `folder` what finished groups wrote; return how many lines were dropped.
+
+    Torn lines go too. The run must not be alive.
+    """
+    finished = finished_groups(folder)
+    seen: set[int] = set()
+
+    def is_first_of_its_group(document: dict[str, Any]) -> bool:
+        sample = document.get("sample_index")
+        is_new = sample in finished.samples and sample not in seen
+        seen.update({sample} if isinstance(sample, int) else ())
+        return is_new
+
+    def is_of_a_finished_group(document: dict[str, Any]) -> bool:
+        return document.get("trajectory_id") in finished.trajectory_ids
+
+    kept: dict[str, _IsKept] = {
+        TRAJECTORIES: is_of_a_finished_group,
+        TOKENS: is_of_a_finished_group,
+        GROUPS: is_first_of_its_group,
+        EVENTS: bool,
+        METRICS: bool,
+    }
+    num_dropped = sum(_keep(folder / name, is_kept) for name, is_kept in kept.items())
+    _end_last_line(folder / PLUGIN_LOG)
+    return num_dropped
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        yield from (document for _, document in _whole_lines(file) if document)
+
+
+def _whole_lines(lines: Iterator[bytes]) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Yield each line, with None in place of its document when it is torn."""
+    for line in lines:
+        try:
+            document = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            document = None
+        yield line, document if isinstance(document, dict) else None
+
+
+def _keep(path: Path, is_kept: _IsKept) -> int:
+    """Replace a file by those of its lines that are whole and `is_kept`; return what is missing."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    num_dropped = 0
+    try:
+        source = path.open("rb")
+    except FileNotFoundError:
+        return 0
+    with source, temporary.open("wb") as target:
+        for line, document in _whole_lines(source):
+            if document and is_kept(document):
+                target.write(line)
+            else:
+                num_dropped += 1
+        target.flush()
+        os.fsync(target.fileno())
+    if num_dropped:
+        temporary.replace(path)
+    else:
+        temporary.unlink()
+    return num_dropped
+
+
+def _end_last_line(path: Path) -> None:
+    """Let what is appended to a text file begin on a line of its own."""
+    try:
+        file = path.open("r+b")
+    except FileNotFoundError:
+        return
+    with file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")

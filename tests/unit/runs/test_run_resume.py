@@ -1,0 +1,136 @@
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from arkdev.errors import RunError
+from arkdev.runs.reader import RunReader
+from arkdev.runs.records import Attempt, GroupRecord, TokenRecord, TrajectoryRecord, Verdict
+from arkdev.runs.resume import drop_unfinished, finished_groups, resume_run
+from arkdev.runs.writer import RunWriter
+
+
+def rollout(trajectory_id: str) -> TrajectoryRecord:
+    sample, generation = map(int, trajectory_id.split("."))
+    return TrajectoryRecord(
+        trajectory_id,
+        sample_index=sample,
+        generation=generation,
+        verdict=Verdict.SUCCESS,
+        duration_s=0.5,
+        attempts=(Attempt(Verdict.SUCCESS, 0.5),),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run that was interrupted: samples 0 and 2 are finished, 1 and 3 were under way."""
+    writer = RunWriter.create(tmp_path, kind="test", settings={}, hashes={}, versions={})
+    for name in ("0.0", "1.0", "2.0", "0.1", "3.1", "2.1"):
+        writer.trajectory(rollout(name))
+        writer.tokens(TokenRecord(name, (1,), (1.0,), (-0.5,)))
+    for sample in (2, 0):
+        ids = (f"{sample}.0", f"{sample}.1")
+        writer.group(GroupRecord(sample, Verdict.SUCCESS, ids, (1.0, 0.0)))
+    writer.event("seen", what="before")
+    writer.log_line("a line")
+    writer.finish("interrupted", {})
+    return writer.folder
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def ids(folder: Path, name: str) -> list[str]:
+    lines = (folder / name).read_bytes().splitlines()
+    return [json.loads(line)["trajectory_id"] for line in lines]
+
+
+def test_what_finished_groups_wrote_is_kept_and_the_rest_is_dropped(folder):
+    before = (folder / "groups.jsonl").read_bytes()
+    assert finished_groups(folder).samples == {0, 2}
+    assert drop_unfinished(folder) == 4
+    assert ids(folder, "trajectories.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
+    assert ids(folder, "tokens.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
+    assert (folder / "groups.jsonl").read_bytes() == before
+    assert drop_unfinished(folder) == 0
+
+
+def test_torn_lines_go_and_what_follows_begins_on_a_line_of_its_own(folder):
+    for name in ("trajectories.jsonl", "groups.jsonl", "events.jsonl", "metrics.jsonl"):
+        append(folder / name, b'{"trajectory_id": "9.0", "sample_ind')
+    append(folder / "tokens.jsonl", "é".encode()[:1])
+    append(folder / "logs/plugin.log", b"cut in the mid")
+    writer = resume_run(folder)
+    writer.trajectory(rollout("1.0"))
+    writer.group(GroupRecord(1, Verdict.SUCCESS, ("1.0",), (1.0,)))
+    writer.log_line("next")
+    writer.finish("finished", {})
+    reader = RunReader(folder)
+    assert [group.sample_index for group in reader.groups()] == [2, 0, 1]
+    assert len(list(reader.trajectories())) == 5
+    assert [event["kind"] for event in reader.events()] == ["seen", "resumed"]
+    assert (len(list(reader.tokens())), reader.torn) == (4, [])
+    log = (folder / "logs/plugin.log").read_text(encoding="utf-8")
+    assert log.splitlines() == ["a line", "cut in the mid", "next"]
+
+
+def test_a_whole_group_line_whose_newline_is_missing_counts_as_torn(folder):
+    path = folder / "groups.jsonl"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert finished_groups(folder).samples == {2}
+
+
+def test_a_group_whose_trajectories_are_not_all_there_is_not_finished(folder):
+    path = folder / "trajectories.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"2.1"' not in line))
+    drop_unfinished(folder)
+    assert ids(folder, "trajectories.jsonl") == ["0.0", "0.1"]
+    assert len((folder / "groups.jsonl").read_bytes().splitlines()) == 1
+
+
+def test_a_group_that_is_there_twice_is_kept_once(folder):
+    path = folder / "groups.jsonl"
+    append(path, path.read_bytes())
+    assert drop_unfinished(folder) == 4 + 2
+    assert [group.sample_index for group in RunReader(folder).groups()] == [2, 0]
+
+
+def test_left_overs_of_a_killed_resume_do_no_harm(folder):
+    (folder / "trajectories.jsonl.tmp").write_bytes(b'{"half": ')
+    writer = resume_run(folder)
+    writer.finish("finished", {})
+    assert list(folder.glob("*.tmp")) == []
+
+
+def test_the_manifest_says_when_it_was_resumed_and_how_long_it_had_worked(folder):
+    for _ in range(2):
+        writer = resume_run(folder)
+        assert RunReader(folder).status == "running"
+        writer.finish("interrupted", {"n": 1})
+    manifest = RunReader(folder).manifest
+    assert len(manifest.resumed_at) == 2
+    assert manifest.resumed_at[0] < manifest.resumed_at[1] <= manifest.finished_at
+    assert 0 < manifest.earlier_s < 60
+
+
+def test_a_run_is_resumed_by_one_process_at_a_time(folder):
+    writer = resume_run(folder)
+    with pytest.raises(RunError, match="still running"):
+        resume_run(folder)
+    writer.finish("finished", {})
+    with pytest.raises(RunError, match="is finished"):
+        resume_run(folder)
+
+
+def test_a_reader_that_looks_for_an_instant_does_not_make_a_run_alive(folder, monkeypatch):
+    reading = os.open(folder, os.O_RDONLY)
+    fcntl.flock(reading, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(reading, fcntl.LOCK_UN))
+    resume_run(folder).finish("finished", {})
+    os.close(reading)
