@@ -42,7 +42,9 @@ def serve(
     latency: Annotated[float, typer.Option(min=0, help="Seconds before each answer.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Serve the scripted model over HTTP until Ctrl-C; it needs no key and no model.
+    """Serve the scripted model over HTTP until Ctrl-C.
+
+    It needs no key and no model.
 
     Example: arkdev endpoint serve scripted --port 8000 --skill 0.9
 

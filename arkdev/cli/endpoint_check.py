@@ -40,9 +40,10 @@ def check_command(
         bool, typer.Option("--json", help="One JSON document on standard output.")
     ] = False,
 ) -> None:
-    """Ask an endpoint what it can do: at most 12 small requests, one after the other.
+    """Ask an endpoint what it can do.
 
-    The table says what works, with evidence, and which parts of arkdev that enables or rules out.
+    It takes at most 12 small requests, one after the other. The table says what works, with
+    evidence, and which parts of arkdev that enables or rules out.
     """
     from arkdev.cli.interrupts import run_interruptible
     from arkdev.endpoints.registry import resolve_endpoint, user_config_file

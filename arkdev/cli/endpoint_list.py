@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
+_ANY_WIDTH = 1000
+_HEADINGS = ("name", "url", "model", "key", "defined in")
+
 
 def register(app: typer.Typer) -> None:
     """Add `list` to `app`, the group `endpoint`."""
@@ -24,7 +27,7 @@ def list_command(
         bool, typer.Option("--json", help="One JSON document on standard output.")
     ] = False,
 ) -> None:
-    """List the endpoints that --endpoint takes by name, and where each is defined.
+    """List the endpoints that --endpoint takes by name.
 
     A URL needs no definition: --endpoint URL --model M --api-key-env NAME.
     """
@@ -65,20 +68,30 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from arkdev.cli.output import console
+    from arkdev.cli.terminal import facts
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "url", "model", "key", "defined in"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        cells = (
+    cells = [
+        (
             row["name"],
             row["url"] or "in this process",
             row["model"] or "--model M",
             _key_cell(row),
             row["source"],
         )
-        table.add_row(*(Text(cell) for cell in cells))
-    console().print(table)
+        for row in rows
+    ]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in _HEADINGS:
+        table.add_column(heading, no_wrap=True)
+    for row_cells in cells:
+        table.add_row(*map(Text, row_cells))
+    out = console()
+    if out.measure(table, options=out.options.update(width=_ANY_WIDTH)).maximum <= out.width:
+        out.print(table)
+        return
+    for name, *others in cells:  # each on a line of its own: a URL is to be copied whole
+        out.print(Text(name, style="bold"))
+        out.print(facts(zip(_HEADINGS[1:], others, strict=True)), soft_wrap=True)
 
 
 def _key_cell(row: dict[str, Any]) -> str:

@@ -40,7 +40,10 @@ def init(
         bool, typer.Option("--json", help="Print one JSON document instead of text.")
     ] = False,
 ) -> None:
-    """Make a workspace: plugins, data, a job and tests that run as they are."""
+    """Make a workspace from a template.
+
+    It has plugins, data, a job and tests, which run as they are.
+    """
     from arkdev.flows.init_workspace import create_workspace
 
     if list_templates:

@@ -54,7 +54,10 @@ def run(
         typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
     ] = None,
 ) -> None:
-    """Run a Python file as a script, with ark_sdk and the workspace's own modules to import."""
+    """Run a Python file of the workspace as a script.
+
+    It can import ark_sdk and the workspace's own modules.
+    """
     given = {"--endpoint": endpoint, "--model": model, "--api-key-env": api_key_env}
     own, rest = _own_after_file(arguments or [])
     raise typer.Exit(_run(file, rest, {**given, **own}))

@@ -63,7 +63,7 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """Show the report of a run, or one of its trajectories turn by turn."""
+        """Show the report of a run, or one trajectory of it."""
         from arkdev.runs.reader import RunReader, find_run
 
         if trajectory is not None and failed:

@@ -152,7 +152,10 @@ def plugin(
         bool, typer.Option("--json", help="Print one JSON document on stdout.")
     ] = False,
 ) -> None:
-    """Run a rollout and its graders on samples, as a training job would, and report."""
+    """Run a rollout and its graders on samples, and report.
+
+    They run as in a training job: many at once, with retries, time limits and verdicts.
+    """
     from arkdev.flows.test_request import PluginTestRequest
 
     sampling = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}

@@ -21,6 +21,7 @@ from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.streams import results
 from arkdev.cli.terminal import plural, printable, symbols
+from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
@@ -309,9 +310,11 @@ def _what_runs(plan: PluginTestPlan) -> str:
     num_slots = min(plan.concurrency, plan.num_samples if makes_groups else plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
     model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
+    is_built_in = plan.rollout.reference == DEFAULT_ROLLOUT
+    rollout = "the built-in single turn" if is_built_in else plan.rollout.reference
     job = f"{plan.job.source.name}: " if plan.job else ""
     return (
-        f"{job}{plan.rollout.reference} on {samples}{each}{slots}, "
+        f"{job}{rollout} on {samples}{each}{slots}, "
         f"graded by {graders}, model: {plan.endpoint.name}{model}"
     )
 

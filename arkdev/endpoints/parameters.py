@@ -177,5 +177,5 @@ def _wire_value(name: str, value: Any, *, family: str, rule: WireRule) -> Any:
 def _refused(name: str, value: Any, *, family: str, rule: WireRule) -> ConfigurationError:
     return ConfigurationError(
         f"{name} = {value!r} cannot be sent to an endpoint of the family {family!r}",
-        hint=f"Nearest supported setting: {rule.nearest}. See docs/sampling-parameters.md.",
+        hint=f"Nearest supported setting: {rule.nearest}.",
     )

@@ -81,7 +81,7 @@ def parse_family(family: object, *, where: str) -> Family:
         raise ConfigurationError(
             f"there is no endpoint family {family!r}",
             where=where,
-            hint=f"Choose one of {', '.join(FAMILIES)}; see docs/sampling-parameters.md.",
+            hint=f"Choose one of {', '.join(FAMILIES)}.",
         )
     return cast(Family, family)
 
@@ -92,6 +92,6 @@ def parse_api(api: object, *, where: str) -> Api:
         raise ConfigurationError(
             f"there is no endpoint API {api!r}",
             where=where,
-            hint="Choose chat (Chat Completions) or responses; see docs/responses.md.",
+            hint="Choose chat (Chat Completions) or responses.",
         )
     return cast(Api, api)

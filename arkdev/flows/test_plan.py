@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import JobError, UsageError
+from arkdev.errors import DataError, JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
+from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
 from arkdev.harness.grading import Grader
@@ -25,18 +27,16 @@ from arkdev.job.dataset import (
     read_files,
     summarised_warnings,
 )
-from arkdev.job.job import Job, PluginReference
+from arkdev.job.job import Job
 from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.decorators import PluginKind
-from arkdev.plugin.loading import LoadedPlugin, load_plugin, require_kind
-from arkdev.plugin.runtime import Runtime
+from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.writer import recorded_settings
 from arkdev.types import PluginContext
 
-_DEFAULT_ROLLOUT = "arkdev.plugin.default_rollout:single_turn"
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
 MAX_CONCURRENCY = 100_000
@@ -168,11 +168,11 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     )
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
-    rollout, envs = _rollout(request, job, root=workspace.root)
+    rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
-    graders = _graders(request, job, root=workspace.root)
+    graders = named_graders(request, job, root=workspace.root)
     files = _files(request, job)
-    line, num_samples, warnings = _samples(request, files)
+    line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
     batch_size = job.batch_size if job else None
     return PluginTestPlan(
         request=request,
@@ -214,7 +214,7 @@ def _check_flags(request: PluginTestRequest) -> None:
 
 def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
     """Refuse a built-in rollout, which names no model, on an endpoint that has none either."""
-    if endpoint.base_url and not endpoint.model and rollout.reference == _DEFAULT_ROLLOUT:
+    if endpoint.base_url and not endpoint.model and rollout.reference == DEFAULT_ROLLOUT:
         raise UsageError(
             f"the endpoint {endpoint.name!r} needs a model: the built-in rollout names none",
             hint="name it with --model MODEL, or as `model` in the endpoint's definition",
@@ -239,93 +239,10 @@ def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
     return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
 
 
-def _rollout(
-    request: PluginTestRequest, job: Job | None, *, root: Path
-) -> tuple[LoadedPlugin, Mapping[str, str]]:
-    if request.rollout is not None:
-        return require_kind(load_plugin(request.rollout, root=root), is_rollout=True), {}
-    if job is not None and job.rollout is not None:
-        loaded = require_kind(load_plugin(job.rollout.reference, root=root), is_rollout=True)
-        return _with_runtime(loaded, job.rollout), job.rollout.envs
-    if job is None and not request.graders:
-        raise UsageError(
-            f"no job.yaml or job.py in {root}, and neither --rollout nor --grader",
-            hint="run `arkdev init DIR` for a workspace, or name the plugins: "
-            "--rollout plugins.my_rollout:f --grader plugins.my_grader:g --data FILE",
-        )
-    return load_plugin(_DEFAULT_ROLLOUT, root=root), {}
-
-
-def _graders(
-    request: PluginTestRequest, job: Job | None, *, root: Path
-) -> list[tuple[Grader, Mapping[str, str]]]:
-    graders: list[tuple[Grader, Mapping[str, str]]]
-    if request.graders:
-        graders = [(_grader_of_flag(text, root=root), {}) for text in request.graders]
-    elif job is not None and job.graders:
-        graders = [
-            (_grader_of_job(reference, root=root), reference.envs) for reference in job.graders
-        ]
-    else:
-        raise UsageError(
-            "no grader: a test needs at least one", hint="name it with --grader module:function"
-        )
-    if all(grader.weight == 0 for grader, _ in graders):
-        raise JobError(
-            "every grader has weight 0, so there is no final reward",
-            where=str(job.source) if job and not request.graders else "",
-            hint="give one grader a weight",
-        )
-    return _with_distinct_names(graders)
-
-
-def _grader_of_flag(text: str, *, root: Path) -> Grader:
-    reference, separator, weight = text.partition("=")
-    try:
-        number = float(weight) if separator else 1.0
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UsageError(
-            f"--grader {text}: {weight!r} is not a weight; a finite number is expected",
-            hint="write --grader module:function=0.5",
-        )
-    loaded = require_kind(load_plugin(reference, root=root), is_rollout=False)
-    return Grader(loaded, name=loaded.plugin.name, weight=number)
-
-
-def _grader_of_job(reference: PluginReference, *, root: Path) -> Grader:
-    loaded = require_kind(load_plugin(reference.reference, root=root), is_rollout=False)
-    return Grader(_with_runtime(loaded, reference), name=reference.name, weight=reference.weight)
-
-
-def _with_runtime(loaded: LoadedPlugin, reference: PluginReference) -> LoadedPlugin:
-    """Let the limits that the job sets win over the decorator's (X-20)."""
-    if not reference.runtime:
-        return loaded
-    runtime = Runtime(**{**loaded.plugin.runtime.model_dump(), **reference.runtime})
-    return replace(loaded, plugin=replace(loaded.plugin, runtime=runtime))
-
-
-def _with_distinct_names(
-    graders: list[tuple[Grader, Any]],
-) -> list[tuple[Grader, Any]]:
-    """Number graders that share a name, so that the report keeps them apart."""
-    seen: dict[str, int] = {}
-    named = []
-    for grader, envs in graders:
-        seen[grader.name] = seen.get(grader.name, 0) + 1
-        again = seen[grader.name]
-        named.append(
-            (replace(grader, name=f"{grader.name}#{again}") if again > 1 else grader, envs)
-        )
-    return named
-
-
 def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
     if request.data:
         return request.data
-    is_given = request.sample is not None and not request.sample.isdigit()
+    is_given = request.sample is not None and _index(request.sample) is None
     if job is not None and (job.training_files or is_given):
         return job.training_files
     if is_given:
@@ -339,11 +256,18 @@ def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
     raise UsageError("no data", hint="name a file with --data FILE")
 
 
+def _where_data(request: PluginTestRequest, job: Job | None) -> str:
+    return job.where_data if job and not request.data else ""
+
+
 def _samples(
-    request: PluginTestRequest, files: Sequence[Path]
+    request: PluginTestRequest, files: Sequence[Path], *, where: str
 ) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
     """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
-    if request.sample is None:
+    try:
+        if request.sample is not None:
+            line = _one_sample(request.sample, files)
+            return line, 1, summarised_warnings([line])
         count = 0
 
         def counted() -> Iterator[DatasetLine]:
@@ -354,17 +278,31 @@ def _samples(
 
         warnings = summarised_warnings(counted())
         return None, count, warnings
-    if not request.sample.isdigit():
-        line = parse_sample(request.sample)
-        return line, 1, summarised_warnings([line])
-    wanted = int(request.sample)
-    for line in read_files(files, limit=wanted + 1):
+    except DataError as error:
+        if where and not all(path.is_file() for path in files):
+            error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
+        raise
+
+
+def _one_sample(text: str, files: Sequence[Path]) -> DatasetLine:
+    wanted = _index(text)
+    if wanted is None:
+        return parse_sample(text)
+    count = 0
+    for line in read_files(files):
         if line.index == wanted:
-            return line, 1, summarised_warnings([line])
+            return line
+        count += 1
+    there_are = f"it has {count} samples, 0 to {count - 1}"
     raise UsageError(
-        f"--sample {wanted}: the data has no line with that index",
+        f"--sample {wanted}: the data has no sample of that number; {there_are}",
         hint="indices count from 0; a sample can also be given as JSON",
     )
+
+
+def _index(text: str) -> int | None:
+    """The number of a sample; None for a sample that is given itself."""
+    return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
 def _context(job: Job | None) -> PluginContext:

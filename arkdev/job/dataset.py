@@ -17,6 +17,7 @@ from arkdev.job.json_line import JsonProblem, parse_json
 from arkdev.job.paths import readable, shown_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.sample import SampleProblem, make_sample
+from arkdev.job.spelling import closest
 from arkdev.types import ChatCompletionSample
 
 MAX_PROBLEMS = 20
@@ -137,7 +138,7 @@ def _scan(path: Path) -> Iterator[DatasetLine | Problem]:
         with path.open("rb") as file:
             yield from _scan_lines(file, path=path, shown=shown)
     except FileNotFoundError:
-        yield Problem(shown, "there is no such data file")
+        yield Problem(shown, f"there is no such data file{_near_file(path)}")
     except OSError as error:
         yield Problem(shown, f"the file cannot be read: {error.strerror}")
 
@@ -170,10 +171,19 @@ def _scan_lines(file: BinaryIO, *, path: Path, shown: str) -> Iterator[DatasetLi
         yield Problem(shown, "the file has no samples")
 
 
+def _near_file(path: Path) -> str:
+    try:
+        names = [readable(sibling.name) for sibling in path.parent.iterdir()]
+    except OSError:
+        return f"; there is no folder {shown_path(path.parent)} either"
+    match = closest(readable(path.name), names)
+    return f"; did you mean {match!r}?" if match else ""
+
+
 def _refusal_of_file(head: bytes) -> str:
     """Say what makes a whole file unreadable, by its first bytes; "" when nothing does."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in head:
-        return "the file looks like UTF-16 text; save it as UTF-8"
+        return "the file looks like UTF-16 or UTF-32 text; save it as UTF-8"
     if head.lstrip().startswith(b"["):
         return "the file is a JSON array; write one JSON object a line (JSON Lines)"
     return ""

@@ -52,3 +52,5 @@ class Job:
     batch_size: int | None
     num_generations: int | None
     warnings: tuple[str, ...] = ()
+    where_data: str = ""
+    """file:line of the training files in a job.yaml."""

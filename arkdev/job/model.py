@@ -68,6 +68,8 @@ class JobModel(BaseModel):
 
     @classmethod
     def _sentence(cls, details: ErrorDetails) -> str:
+        if details["type"] in ("model_type", "model_attributes_type", "dict_type"):
+            return "a mapping of keys and values is expected here"
         if details["type"] != "extra_forbidden":
             return details["msg"].removeprefix("Value error, ")
         key = str(details["loc"][-1])

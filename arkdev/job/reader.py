@@ -142,6 +142,7 @@ def _normalised(
         batch_size=values.get("batch_size"),
         num_generations=values.get("num_generations"),
         warnings=tuple(warnings),
+        where_data=place(("data", "training_set", "local_files")),
     )
 
 

@@ -8,6 +8,7 @@ name are left alone but not reused.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.machinery
 import os
@@ -112,6 +113,11 @@ def load_plugin(reference: Any, *, root: Path) -> LoadedPlugin:
     if not isinstance(reference, str):
         return _loaded(reference, name=getattr(reference, "__name__", repr(reference)))
     module_name, separator, attribute = reference.partition(":")
+    if separator and ("/" in module_name or module_name.endswith(".py")):
+        dotted = module_name.removeprefix("./").removesuffix(".py").replace("/", ".")
+        raise PluginLoadError(
+            f"{reference!r} names a file, not a module", hint=f"write {dotted}:{attribute}"
+        )
     if not separator or not module_name or not attribute:
         raise PluginLoadError(
             f"{reference!r} is not of the form module:function",
@@ -124,7 +130,7 @@ def load_plugin(reference: Any, *, root: Path) -> LoadedPlugin:
             raise PluginLoadError(
                 f"{module_name} has no {attribute!r}",
                 where=getattr(module, "__file__", "") or "",
-                hint=_what_was_found(module),
+                hint=_near(part, [*vars(module)]) + _what_was_found(module),
             )
         target = getattr(target, part)
     return _loaded(target, name=reference)
@@ -151,7 +157,8 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
             raise PluginLoadError(
                 f"no module {module_name} in {root}",
-                hint=f"expected {file}.py; " + _modules_found(root),
+                hint=_near(module_name, _modules(root))
+                + f"expected {file}.py; {_modules_found(root)}",
             ) from error
         raise _import_failed(module_name, error, root=root) from error
     except ConfigurationError:  # a decorator's own words, with the user's file:line
@@ -163,6 +170,8 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
 def _import_failed(module_name: str, error: BaseException, *, root: Path) -> PluginLoadError:
     if isinstance(error, ModuleNotFoundError):
         hint = _how_to_install(error.name or "", root=root)
+    elif isinstance(error, SyntaxError):
+        hint = "correct the syntax there; nothing of the module has run"
     else:
         hint = "the module's own top-level code failed; run it with --debug for the traceback"
     return PluginLoadError(
@@ -187,6 +196,11 @@ def _normal(package: str) -> str:
     return package.lower().replace("_", "-")
 
 
+def _near(name: str, known: Sequence[str]) -> str:
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"did you mean {matches[0]!r}? " if matches else ""
+
+
 def _what_was_found(module: ModuleType) -> str:
     plugins = plugins_in(module)
     if not plugins:
@@ -206,14 +220,18 @@ def plugins_in(module: ModuleType) -> list[LoadedPlugin]:
     ]
 
 
-def _modules_found(root: Path) -> str:
+def _modules(root: Path) -> list[str]:
     files = sorted(
         path.relative_to(root).with_suffix("")
         for pattern in ("*.py", "*/*.py")
         for path in root.glob(pattern)
         if not path.name.startswith((".", "__"))
     )
-    names = [".".join(path.parts) for path in files][:12]
+    return [".".join(path.parts) for path in files]
+
+
+def _modules_found(root: Path) -> str:
+    names = _modules(root)[:12]
     return "modules found: " + ", ".join(names) if names else f"{root} has no Python files"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import arkdev
 from tests.integration.workspace import ASK_ONCE, Command, Workspace, job_yaml
 
 PLUGINS = """
@@ -249,3 +250,54 @@ def test_a_job_file_that_would_take_all_memory(
     told = complaint(arkdev)
     assert said in told
     assert "job.yaml" in told
+
+
+def test_what_the_job_names_wrongly_is_told_with_its_line_and_the_near_name(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    def job(rollout: str, **plugin: object) -> str:
+        named = {"plugin": {"name": "answer", "python_func": rollout, **plugin}}
+        graders = ["plugins.grader:one"]
+        return job_yaml(custom_rl_pipeline={"rollout": named, "graders": graders})
+
+    workspace.write("job.yaml", job("plugins.rollout:anser"))
+    told = complaint(arkdev)
+    assert "plugins.rollout has no 'anser'" in told
+    assert "named in job.yaml:" in told
+    assert "did you mean 'answer'?" in told
+    workspace.write("job.yaml", job("plugins.rolout:answer"))
+    told = complaint(arkdev)
+    assert "no module plugins.rolout" in told
+    assert "where: job.yaml:" in told
+    assert "did you mean 'plugins.rollout'?" in told
+    workspace.write("job.yaml", job("plugins.rollout:answer", runtime={"timeout": 99999}))
+    told = complaint(arkdev)
+    assert "must be over 0 and at most 900 seconds" in told
+    assert "job.yaml:" in told
+    workspace.write("job.yaml", job_yaml(data={"training_set": {"local_files": ["dat.jsonl"]}}))
+    told = complaint(arkdev)
+    assert "there is no such data file; did you mean 'data.jsonl'?" in told
+    assert "the file is named in job.yaml:" in told
+    workspace.write("job.yaml", job_yaml(model_reference="m"))
+    assert "model_reference: a mapping of keys and values is expected here" in complaint(arkdev)
+
+
+def test_a_file_in_place_of_a_module_is_told_what_to_write(arkdev: Command) -> None:
+    assert "write plugins.several:good" in complaint(arkdev, "--grader", "plugins/several.py:good")
+    assert "correct the syntax there" in complaint(arkdev, "--grader", "plugins.syntax:good")
+
+
+def test_a_sample_that_is_not_there_is_told_how_many_are(arkdev: Command) -> None:
+    assert "it has 1 samples, 0 to 0" in complaint(arkdev, "--sample", "99")
+    assert "indices count from 0" in complaint(arkdev, "--sample", "-1")
+
+
+def test_no_hint_names_a_document_that_is_not_installed() -> None:
+    package = Path(arkdev.__file__).parent
+    hints = [
+        f"{path}: {line}"
+        for path in package.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "hint" in line.lower() and "docs/" in line
+    ]
+    assert hints == []

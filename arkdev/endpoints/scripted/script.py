@@ -30,7 +30,7 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from arkdev.endpoints.scripted.conversation import Conversation
 from arkdev.errors import ConfigurationError
 
-_HINT = "docs/scripted-model.md lists the keys of a script file."
+_HINT = 'the document "The scripted model" of arkdev lists the keys of a script file.'
 
 
 class _Entry(BaseModel):
