@@ -195,15 +195,15 @@ def _check_parameters(target: Callable[..., Any], plugin: Plugin) -> None:
         problem = str(error)
     if not problem:
         return
-    names = ", ".join(signature.parameters) or "no parameters"
+    names = list(signature.parameters)
     word = "async def" if plugin.is_async else "def"
     hint = f"{word} {plugin.name}({', '.join(expected)}): ..."
-    other = _OTHER_GRADER.get(plugin.kind)
-    if other is not None and _PARAMETERS[other][2] in signature.parameters:
+    other = next((kind for kind in _PARAMETERS if set(kind.parameters) == {*names}), plugin.kind)
+    if other is not plugin.kind:
         hint = f"decorate it with @{other.value}, or write {hint}"
     raise PluginSignatureError(
-        f"{plugin.name} takes ({names}), but @{plugin.decorator} makes it be called with "
-        f"({', '.join(expected)}): {problem}",
+        f"{plugin.name} takes ({', '.join(names) or 'no parameters'}), but @{plugin.decorator} "
+        f"makes it be called with ({', '.join(expected)}): {problem}",
         where=plugin.place,
         hint=hint,
     )
