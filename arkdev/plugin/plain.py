@@ -20,11 +20,11 @@ def to_plain(value: Any) -> Any:
     kind = type(value)
     if kind in _ATOMS:
         return value
-    if kind is list:
+    if kind is list or kind is tuple:
         return [to_plain(item) for item in value]
     if kind is dict and all(type(key) is str for key in value):
         return {key: to_plain(item) for key, item in value.items()}
-    # whatever else JSON takes (tuples, numbers as keys, enums), as JSON writes it
+    # whatever else JSON takes (numbers as keys, enums), as JSON writes it
     return json.loads(json.dumps(value, default=_dumped))
 
 

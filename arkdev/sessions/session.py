@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import random
 import secrets
 import threading
@@ -331,7 +330,7 @@ def _seed(identity: AttemptIdentity, *place: int | str) -> int:
 
     `place` is the call's number in the attempt, or its place in the tree of responses.
     """
-    text = json.dumps(
+    text = str(
         [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
     )
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
