@@ -1,7 +1,8 @@
 #!/bin/sh
 # What a newcomer would type first, each command shown before it runs.
 set -eu
-PATH=$(cd "$1" && pwd):$PATH
+bin=$(cd "$1" && pwd)
+PATH=$bin:$PATH
 export PATH
 
 say_and_run() {
@@ -14,4 +15,5 @@ say_and_run arkdev init workspace "$folder/weather" --template rl_demo
 say_and_run cd "$folder/weather"
 say_and_run arkdev test plugin
 say_and_run arkdev test plugin --sample 0
-printf '\nThe workspace stays in %s\n' "$folder/weather"
+printf '\nThe workspace stays. To go on with it:\n\n  cd %s\n  . %s/activate\n  arkdev runs\n' \
+    "$folder/weather" "$bin"

@@ -11,6 +11,8 @@ print(*[re.sub("^openai", "", name) for name in dependencies if re.match("openai
 ')
 oldest=$(printf '%s' "$range" | sed -E 's/.*>=([0-9.]+).*/\1/')
 
+marked=$(grep -rl openai_range tests/contract --include='*.py')
+
 check() { # check NAME REQUIREMENT
     "$python" -m venv "$scratch/$1"
     "$scratch/$1/bin/python" -m pip install -qq -e . pytest pytest-asyncio "$2"
@@ -18,7 +20,8 @@ check() { # check NAME REQUIREMENT
 import sys, openai
 print(f"-- openai {openai.__version__}, Python {sys.version.split()[0]}")'
     # what other packages say of each other at the ends of the range is not ours to mend
-    "$scratch/$1/bin/python" -m pytest tests/contract -m openai_range -W default
+    # (only the files that have such tests: others import packages that these environments lack)
+    "$scratch/$1/bin/python" -m pytest $marked -m openai_range -W default
 }
 
 check oldest "openai==$oldest"

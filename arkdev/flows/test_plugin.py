@@ -267,11 +267,9 @@ def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> E
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
     )
-    limits = [grader.loaded.plugin.runtime.request_concurrency for grader in plan.graders]
     settings = EngineSettings(
         num_generations=plan.num_generations,
         concurrency=plan.concurrency,
-        grading_concurrency=min(limits),
         run_seed=plan.request.seed or 0,
     )
     return Engine(

@@ -26,8 +26,6 @@ class EngineSettings:
     """Rollouts of each sample."""
     concurrency: int = 32
     """Slots: rollouts that run at once."""
-    grading_concurrency: int = 512
-    """Groups that are graded at once."""
     run_seed: int = 0
 
 
@@ -76,7 +74,6 @@ class Engine:
         self._settings = settings
         self._on_rollout = on_rollout
         self._on_group = on_group
-        self._grading_slots = asyncio.Semaphore(settings.grading_concurrency)
         self.num_busy = 0
         self._is_all_begun = False
 
@@ -128,20 +125,19 @@ class Engine:
         self._is_all_begun = True
 
     async def _finish(self, group: _Group) -> None:
-        async with self._grading_slots:
-            group.rollouts.sort(key=lambda finished: finished.record.generation)
-            dropping = [
-                finished.record
-                for finished in group.rollouts
-                if finished.record.verdict in _DROPS_THE_GROUP
-            ]
-            all_failed = all(
-                finished.record.verdict is not Verdict.SUCCESS for finished in group.rollouts
-            )
-            if dropping or all_failed:
-                self._on_group(_ungraded(group))
-            else:
-                self._on_group(await self._grading.grade(group.sample, group.rollouts))
+        group.rollouts.sort(key=lambda finished: finished.record.generation)
+        dropping = [
+            finished.record
+            for finished in group.rollouts
+            if finished.record.verdict in _DROPS_THE_GROUP
+        ]
+        all_failed = all(
+            finished.record.verdict is not Verdict.SUCCESS for finished in group.rollouts
+        )
+        if dropping or all_failed:
+            self._on_group(_ungraded(group))
+        else:
+            self._on_group(await self._grading.grade(group.sample, group.rollouts))
 
 
 def _ungraded(group: _Group) -> GroupRecord:

@@ -231,3 +231,14 @@ def test_a_missing_key_is_named_and_nothing_runs(
     assert (told.exit_code, told.out) == (2, "")
     assert "NO_KEY is not set" in told.err
     assert not (three.root / "runs").exists()
+
+
+def test_a_success_is_what_every_grader_gives_1_unless_a_flag_says_otherwise(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    graders = ("--grader", "plugins.grader:one=0.5", "--grader", "plugins.grader:one=0.25")
+    told = arkdev("test", "plugin", "--n-sample", "2", *graders)
+    assert "success: weighted reward \u2265 0.75; 1 whole group" in told.out
+    assert "success: weighted reward \u2265 0.75; 1 whole group" in arkdev("show").out
+    told = arkdev("test", "plugin", "--n-sample", "2", "--success-threshold", "0.9", "--json")
+    assert told.document["summary"]["success_threshold"] == 0.9

@@ -255,3 +255,29 @@ def test_summary_of_nothing_and_its_json():
     assert document["reward"]["quantiles"]["p50"] == 0.5
     assert document["groups"]["pass_at_k"][1] == {"k": 2, "value": 1.0, "num_groups": 1}
     json.dumps(document, allow_nan=False)
+
+
+def test_attempts_of_a_grader_count_like_those_of_a_rollout():
+    statistics = RunStatistics(1)
+    statistics.add_trajectory(rollout("0.0"))
+    judge = GraderRecord("judge", 1.0, F, (None,), attempts=4, error="503")
+    statistics.add_group(group(0, None, verdict=F, graders=(judge,)))
+    (error,) = statistics.summary().errors
+    assert (error.count, error.num_final) == (4, 1)
+
+
+def test_answers_cut_short_are_warned_of_when_most_are():
+    def codes(*reasons: str) -> list[str]:
+        statistics = RunStatistics(1)
+        for index, reason in enumerate(reasons):
+            statistics.add_trajectory(rollout(f"{index}.0", finish_reason=reason))
+        return [warning.code for warning in statistics.summary().warnings]
+
+    assert codes("length", "length", "stop") == ["answers_cut"]
+    assert codes("length", "stop", "stop") == []
+
+
+def test_a_success_may_miss_the_threshold_by_a_rounding_error():
+    total = 0.1 + 0.7 + 0.2
+    summary = run_of((1.0, total), success_threshold=1.0000000000000002).summary()
+    assert summary.groups.pass_at_k[0].value == 1.0
