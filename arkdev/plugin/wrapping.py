@@ -108,36 +108,45 @@ def _track(client: Any, api: _Api, *, owner: _Owners | _OneOwner, is_async: bool
     resource.create = tracked.async_create() if is_async else tracked.sync_create()
     if callable(getattr(resource, "parse", None)):
         resource.parse = tracked.parse(resource.parse, is_async=is_async)
-    _track_beta(client, api)
+    _track_beta(client, api, is_async=is_async)
     _track_copies(client, api, owner=owner, is_async=is_async)
     return tracked
 
 
-def _track_beta(client: Any, api: _Api) -> None:
+def _track_beta(client: Any, api: _Api, *, is_async: bool) -> None:
     """Let ``client.beta.chat.completions``, another object, have the same methods."""
     descriptor = getattr(type(client), "beta", None)
-    if not isinstance(descriptor, functools.cached_property):
-        return
-    if not isinstance(vars(client).get("beta"), _Beta):
-        client.beta = _Beta(client, descriptor)
-    client.beta.apis.append(api)
+    if isinstance(descriptor, functools.cached_property):
+        if not isinstance(vars(client).get("beta"), _Beta):
+            client.beta = _Beta(client, descriptor, is_async=is_async)
+        client.beta.apis.append(api)
+    elif hasattr(client, "beta"):  # older clients make it at once
+        _share_methods(client, client.beta, api, is_async=is_async)
+
+
+def _share_methods(client: Any, beta: Any, api: _Api, *, is_async: bool) -> None:
+    create, resource = api.resource(client).create, api.resource(beta)
+    if hasattr(resource, "create"):
+        resource.create = create
+    if hasattr(resource, "parse"):
+        resource.parse = create.tracked.parse(resource.parse, is_async=is_async)
 
 
 class _Beta:
     """``client.beta`` until its first use: the library takes 0.4 s to import what is in it."""
 
-    def __init__(self, client: Any, descriptor: functools.cached_property[Any]) -> None:
+    def __init__(
+        self, client: Any, descriptor: functools.cached_property[Any], *, is_async: bool
+    ) -> None:
         self._client = client
         self._descriptor = descriptor
+        self._is_async = is_async
         self.apis: list[_Api] = []
 
     def __getattr__(self, name: str) -> Any:
         beta = self._client.beta = self._descriptor.func(self._client)
         for api in self.apis:
-            tracked, resource = api.resource(self._client), api.resource(beta)
-            for method in ("create", "parse"):
-                if hasattr(tracked, method) and hasattr(resource, method):
-                    setattr(resource, method, getattr(tracked, method))
+            _share_methods(self._client, beta, api, is_async=self._is_async)
         return getattr(beta, name)
 
 

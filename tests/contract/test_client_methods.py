@@ -17,6 +17,12 @@ class Weather(BaseModel):
     degrees: int
 
 
+def chat(client):
+    """Return the chat resource that has `parse`: `beta` in the oldest openai that we allow."""
+    chat = client.chat.completions
+    return chat if hasattr(chat, "parse") else client.beta.chat.completions
+
+
 SUNNY = answer('{"degrees": 22}')
 
 
@@ -24,13 +30,11 @@ async def test_parse_is_recorded_and_reads_the_answer():
     async with running([SUNNY]) as run:
         session = run.session(temperature=0.5)
         client = run.proxy(session).async_rollout_client()
-        parsed = await client.chat.completions.parse(**QUESTION, response_format=Weather)
+        parsed = await chat(client).parse(**QUESTION, response_format=Weather)
         old = await client.beta.chat.completions.parse(**QUESTION, response_format=Weather)
         response = await client.responses.parse(**RESPONSES, text_format=Weather)
         sync_client = run.proxy(session).rollout_client()
-        same = await asyncio.to_thread(
-            sync_client.chat.completions.parse, **QUESTION, response_format=Weather
-        )
+        same = await asyncio.to_thread(chat(sync_client).parse, **QUESTION, response_format=Weather)
     for completion in (parsed, old, same):
         assert completion.choices[0].message.parsed == Weather(degrees=22)
     assert response.output_parsed == Weather(degrees=22)
@@ -43,14 +47,15 @@ async def test_parse_refuses_sampling_parameters_as_create_does():
     async with running([SUNNY]) as run:
         client = run.proxy().async_rollout_client()
         for resource, call in (
-            (client.chat.completions, QUESTION),
+            (chat(client), QUESTION),
             (client.beta.chat.completions, QUESTION),
             (client.responses, RESPONSES),
         ):
             with pytest.raises(SamplingParameterError):
                 await resource.parse(**call, temperature=0)
+        create = getattr(client.beta.chat.completions, "create", client.chat.completions.create)
         with pytest.raises(SamplingParameterError):
-            await client.beta.chat.completions.create(**QUESTION, top_p=0.5)
+            await create(**QUESTION, top_p=0.5)
     assert run.requests == []
 
 
@@ -61,7 +66,7 @@ async def test_parse_of_a_client_that_points_elsewhere_is_a_clear_error():
     async with running() as run, elsewhere as client:
         wrap_async_client_inplace(client, run.proxy())
         with pytest.raises(PluginError, match="this call goes over HTTP"):
-            await client.chat.completions.parse(**QUESTION, response_format=Weather)
+            await chat(client).parse(**QUESTION, response_format=Weather)
 
 
 @pytest.mark.parametrize("method", ["with_options", "copy"])
