@@ -96,7 +96,6 @@ async def test_a_raw_response_of_a_client_that_was_handed_out_is_a_real_one():
 
 
 async def test_a_timeout_of_the_transport_library_counts():
-    import httpx
     import openai
 
     async with running(delay_s=5) as run:
@@ -104,7 +103,7 @@ async def test_a_timeout_of_the_transport_library_counts():
         async with asyncio.timeout(2):
             with pytest.raises(openai.APITimeoutError):
                 await client.chat.completions.create(
-                    **QUESTION, timeout=httpx.Timeout(60, read=0.01)
+                    **QUESTION, timeout=openai.Timeout(60, read=0.01)
                 )
         with pytest.raises(PluginError, match="timeout='soon' is no time"):
             await client.chat.completions.create(**QUESTION, timeout="soon")
