@@ -118,6 +118,7 @@ def list_command(root: Path, *, as_json: bool) -> None:
     headers = ("run", "status", "rollout", "endpoint", "took", "rollouts", "mean reward", "failed")
     # a run's id alone takes 27 columns
     table = number_table(headers, rows, without=() if out.width >= 110 else headers[2:4])
+    table.columns[0].no_wrap = True  # an id is there to be copied
     for column in table.columns[1:4]:
         column.justify = "left" if column.header in headers[1:4] else "right"
     out.print(table)
@@ -146,8 +147,7 @@ def _status(run: RunSummary) -> Text:
     styles = {"finished": "green", "running": "cyan"}
     text = Text(run.status, style=styles.get(run.status, "red"))
     if run.num_resumed:
-        times = f" {run.num_resumed} times" if run.num_resumed > 1 else ""
-        text.append(f", resumed{times}", style="dim")
+        text.append(f", resumed {run.num_resumed}×", style="dim")
     return text
 
 
@@ -187,13 +187,18 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
 
     is_listed = reader.folder.parent == root
     name = reader.folder.name if is_listed else str(reader.folder)
+    _say_unfinished(reader, name)
+    render_summary(summary, console(), folder=reader.folder, name=name)
+    _report_torn(reader)
+
+
+def _say_unfinished(reader: RunReader, name: str) -> None:
+    """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
         if reader.status != "running":
             note += f"; `arkdev test plugin --resume {name}` goes on with it"
         console(is_stderr=True).print(note, soft_wrap=True)
-    render_summary(summary, console(), folder=reader.folder, name=name)
-    _report_torn(reader)
 
 
 def show_failed(reader: RunReader, *, as_json: bool) -> None:
@@ -237,6 +242,7 @@ def show_failed(reader: RunReader, *, as_json: bool) -> None:
             )
     if not lines:
         console().print("every rollout succeeded and was graded, each in one attempt")
+    _say_unfinished(reader, reader.folder.name)
     _report_torn(reader)
 
 

@@ -309,7 +309,8 @@ def _what_runs(plan: PluginTestPlan) -> str:
     makes_groups = plan.rollout.plugin.kind is PluginKind.GROUP_ROLLOUT
     num_slots = min(plan.concurrency, plan.num_samples if makes_groups else plan.num_rollouts)
     slots = f", {num_slots} at once" if num_slots > 1 else ""
-    model = f" ({plan.endpoint.model})" if plan.endpoint.model != plan.endpoint.name else ""
+    is_told = plan.endpoint.model in (None, plan.endpoint.name)
+    model = "" if is_told else f" ({plan.endpoint.model})"
     is_built_in = plan.rollout.reference == DEFAULT_ROLLOUT
     rollout = "the built-in single turn" if is_built_in else plan.rollout.reference
     job = f"{plan.job.source.name}: " if plan.job else ""

@@ -130,7 +130,7 @@ def _served(spec: EndpointSpec, *, say: Callable[[str], None]) -> Iterator[None]
     serve = _scripted if spec.base_url is None else _remote
     try:
         with serve(spec, background, say) as (url, key):
-            model = f" ({spec.model})" if spec.model != spec.name else ""
+            model = "" if spec.model in (None, spec.name) else f" ({spec.model})"
             say(f"calls to Ark go to the endpoint {spec.name}{model}")
             redirect.install()
             redirect.start(url, key=key)

@@ -76,7 +76,8 @@ WARNINGS: dict[str, WarningText] = {
     ),
     "no_model_call": WarningText(
         "the rollout ended without a single model call: there is nothing to train on",
-        "check for an early return, and for a client of the rollout's own whose calls bypass the "
+        "check for a create() without await, an early return, an exception that is caught and "
+        "dropped, and a client of the rollout's own whose calls bypass the "
         "proxy: take proxy.rollout_client(); return DISCARD for samples that need no call",
     ),
     "answers_cut": WarningText(

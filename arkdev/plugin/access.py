@@ -56,6 +56,10 @@ class ModelAccess(Protocol):
         """Take the answer that a raw rollout hands back (`process_completion`)."""
         ...
 
+    def refused(self, text: str) -> None:
+        """Remember a call that was refused before it was sent, in case the plugin hides it."""
+        ...
+
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report."""
         ...

@@ -129,6 +129,9 @@ class ChatCall(Call):
                 "response ids, which chat completions do not have",
                 where=callers_place(),
             )
+        missing = [name for name in ("model", "messages") if name not in kwargs]
+        if missing:  # as the client's own create does
+            raise TypeError(f"create() is missing the arguments {', '.join(missing)}")
         _check_messages(self.body.get("messages", []))
         self.messages = [clean_message(message) for message in self.body.get("messages", [])]
         self.body["messages"] = self.messages

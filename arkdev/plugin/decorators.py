@@ -95,6 +95,29 @@ def plugin_of(function: Any) -> Plugin | None:
 _Decorated = Callable[..., Awaitable[Any]]
 
 
+def _runtime(runtime: Any, unknown: dict[str, Any], *, decorator: str) -> Runtime:
+    """Return the limits that a decorator was given; a dict stands for a `Runtime`."""
+    if unknown:
+        names = ", ".join(unknown)
+        inside = ", ".join(f"{name}={value!r}" for name, value in unknown.items())
+        is_limit = set(unknown) <= set(Runtime.model_fields)
+        advice = f"runtime=Runtime({inside})" if is_limit else "name, description and runtime"
+        raise PluginSignatureError(
+            f"@{decorator} takes no {names}",
+            where=callers_place(),
+            hint=f"write @{decorator}({advice})" if is_limit else f"it takes {advice}",
+        )
+    if runtime is None or isinstance(runtime, Runtime):
+        return runtime or Runtime()
+    if isinstance(runtime, dict):
+        return Runtime(**runtime)
+    raise PluginSignatureError(
+        f"@{decorator} was given runtime={runtime!r}",
+        where=callers_place(),
+        hint=f"write @{decorator}(runtime=Runtime(timeout=60))",
+    )
+
+
 class _Decorator:
     """One decorator in its three call forms: bare, with ``()``, with arguments (Y-32)."""
 
@@ -124,9 +147,11 @@ class _Decorator:
         *,
         name: str | None = None,
         description: str | None = None,
-        runtime: Runtime | None = None,
+        runtime: Runtime | dict[str, Any] | None = None,
+        **unknown: Any,
     ) -> Any:
         """Decorate `function`, or return a decorator when there is none yet."""
+        limits = _runtime(runtime, unknown, decorator=self.name)
 
         def decorate(target: Callable[..., Any]) -> _Decorated:
             if not callable(target):
@@ -139,7 +164,7 @@ class _Decorator:
                 kind=self.kind,
                 name=name or _name_of(target),
                 description=description or "",
-                runtime=runtime or Runtime(),
+                runtime=limits,
                 place=place_of(target),
                 is_async=_is_coroutine_function(target),
                 decorator=self.name,

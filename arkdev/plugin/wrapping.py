@@ -326,7 +326,13 @@ class _TrackedCreate:
         if args:
             raise PluginError("create() takes keyword arguments only", where=callers_place())
         _check_keywords(self._original, kwargs)
-        return self._call_class(self.owner.current(), kwargs)
+        proxy = self.owner.current()
+        try:
+            return self._call_class(proxy, kwargs)
+        except PluginError as error:
+            if proxy.access is not None:
+                proxy.access.refused(f"{type(error).__name__}: {error.message}")
+            raise
 
     def parse(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         """Return the function that replaces ``parse``: checked like `create`, the client's own way.

@@ -252,6 +252,10 @@ class Session:
         with self._lock:
             self._is_open = False
 
+    def refused(self, text: str) -> None:
+        """Remember a call that was refused before it was sent, in case the plugin hides it."""
+        self._failed.append(({}, text))
+
     def succeed(self) -> None:
         """Note what is odd about an attempt that ends well."""
         if not self._turns:

@@ -303,3 +303,22 @@ def test_names_of_one_s_own_are_left_alone():
 
     assert plugin_of(single_grader(grade)).decorator == "single_grader"
     assert plugin_of(rollout(roll)).decorator == "rollout"
+
+
+def test_runtime_may_be_a_dict_and_is_checked_as_well():
+    given = rollout(runtime={"timeout": 30, "instance": "cpu2mem4"})(rollout_function)
+    assert plugin_of(given).runtime == Runtime(timeout=30, instance="cpu2mem4")
+    with pytest.raises(ConfigurationError, match=r"timeout=3000.*at most 900"):
+        rollout(runtime={"timeout": 3000})
+    with pytest.raises(PluginSignatureError, match="was given runtime=30"):
+        rollout(runtime=30)
+
+
+def test_a_limit_given_to_the_decorator_itself_says_where_it_belongs():
+    with pytest.raises(PluginSignatureError, match="@rollout takes no timeout") as refused:
+        rollout(timeout=3)
+    assert "runtime=Runtime(timeout=3)" in refused.value.hint
+    assert "test_decorators.py:" in refused.value.where
+    with pytest.raises(PluginSignatureError, match="takes no nam") as unknown:
+        rollout(nam="x")
+    assert "name, description and runtime" in unknown.value.hint

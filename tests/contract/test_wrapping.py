@@ -1,6 +1,7 @@
 """SURFACE PROXY-20..29, ROLL-38, ROLL-39, X-14, X-33; field case 10.4: wrapped clients."""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import threading
@@ -421,3 +422,27 @@ def test_a_stand_alone_proxy_can_be_wrapped_as_well():
     completion = client.chat.completions.create(**QUESTION, extra_body={"vendor": 1})
     assert completion.choices[0].message.content == proxy.messages[-1].content == "own"
     assert seen == [{**QUESTION, "extra_body": {"temperature": 0.5, "vendor": 1}}]
+
+
+@openai_range
+async def test_a_create_without_model_or_messages_is_the_error_that_the_client_would_raise():
+    async with running() as run:
+        client = run.proxy().async_rollout_client()
+        with pytest.raises(TypeError, match="missing the arguments model"):
+            await client.chat.completions.create(messages=LINE["messages"])
+        with pytest.raises(TypeError, match="missing the arguments messages"):
+            await client.chat.completions.create(model="m")
+    assert run.requests == []
+
+
+async def test_a_refused_call_that_the_rollout_hides_is_told():
+    @rollout
+    async def hides(context, proxy, sample):
+        with contextlib.suppress(Exception):
+            await ask(proxy.async_rollout_client(), max_tokens=5)
+
+    async with running() as run:
+        record = (await run.rollout(hides)).record
+    assert record.verdict == "success"
+    told = [warning for warning in record.warnings if warning.startswith("exception_swallowed")]
+    assert "max_tokens cannot be set" in told[0]

@@ -85,6 +85,7 @@ def test_show_of_a_killed_run_says_so_and_reports_torn_lines(tmp_path):
     result = invoke(tmp_path, "show")
     assert result.exit_code == 0
     assert "the run is killed" in result.stderr
+    assert "the run is killed" in invoke(tmp_path, "show", "--failed").stderr
     assert "groups.jsonl:2 was cut short" in result.stderr
     assert json.loads(invoke(tmp_path, "show", "--json").stdout)["torn"] == [
         {"file": "groups.jsonl", "line": 2}
