@@ -117,9 +117,9 @@ def _normalize_message(message: dict[str, Any], mended: list[str]) -> None:
     if not message.get("role"):
         message["role"] = "assistant"
         mended.append("no role")
-    elif not isinstance(message["role"], str):
+    elif message["role"] != "assistant":
+        mended.append(f"role {message['role']!r} is not assistant")
         message["role"] = "assistant"
-        mended.append("role is not a text")
     for key in ("reasoning_content", "refusal"):
         if message.get(key) is not None and not isinstance(message[key], str):
             message[key] = json.dumps(message[key], ensure_ascii=False)

@@ -95,6 +95,7 @@ class RemoteEndpoint:
         self._evidence_fields = (
             TOKEN_EVIDENCE_FIELDS[spec.family] if spec.has_token_evidence else {}
         )
+        self._only_streams = False
         self._is_closed = False
         self._transports: dict[asyncio.AbstractEventLoop, _LoopTransport] = {}
         self._transports_lock = threading.Lock()
@@ -123,13 +124,14 @@ class RemoteEndpoint:
         headers = self._headers
         if request.seed is not None:
             headers = {**headers, "x-arkdev-seed": str(request.seed)}
-        data = _ENCODER.encode(payload).encode("ascii")
         transport = await self._transport()
         async with transport.slots:
             if transport.session.closed:
                 raise self._closed()
             try:
-                return await self._post(transport.session, data=data, headers=headers)
+                return await self._post_once_or_as_a_stream(
+                    transport.session, payload, headers=headers
+                )
             except EndpointResponseError as error:
                 raise self._described(error) from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -168,6 +170,25 @@ class RemoteEndpoint:
 
     def _closed(self) -> EndpointError:
         return EndpointError(f"the endpoint {self.name!r} has been closed")
+
+    async def _post_once_or_as_a_stream(
+        self, session: aiohttp.ClientSession, payload: dict[str, Any], *, headers: dict[str, str]
+    ) -> dict[str, Any]:
+        """Post; a server that refuses whole answers is asked for streams from then on."""
+        try:
+            return await self._post(session, data=self._encoded(payload), headers=headers)
+        except EndpointResponseError as error:
+            if self._only_streams or not _wants_streams(error):
+                raise
+            self._only_streams = True
+            return await self._post(session, data=self._encoded(payload), headers=headers)
+
+    def _encoded(self, payload: dict[str, Any]) -> bytes:
+        if self._only_streams:
+            payload = {**payload, "stream": True}
+            if not self._is_responses:
+                payload["stream_options"] = {"include_usage": True}
+        return _ENCODER.encode(payload).encode("ascii")
 
     async def _post(
         self, session: aiohttp.ClientSession, *, data: bytes, headers: dict[str, str]
@@ -239,3 +260,7 @@ def _bad_stream(error: EventStreamError, *, status: int) -> EndpointResponseErro
         status=status,
         is_transient=True,
     )
+
+
+def _wants_streams(error: EndpointResponseError) -> bool:
+    return error.status in (400, 422) and "stream" in error.message.lower()

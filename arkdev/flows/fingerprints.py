@@ -7,16 +7,37 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from arkdev.job.paths import readable
+from arkdev.runs.writer import MANIFEST
 
+_SUFFIXES = (
+    ".py",
+    ".txt",
+    ".json",
+    ".jsonl",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".csv",
+    ".sql",
+    ".md",
+    ".j2",
+    ".jinja",
+)
+"""What plugins are made of and commonly read: code, prompts, rubrics, settings, small data."""
+
+_LARGEST_BYTES = 16 << 20
 _APART = ("runs", "typings", "__pycache__", "site-packages", "node_modules")
 
 
 def fingerprints(root: Path, *, files: Iterable[Path]) -> dict[str, str]:
-    """Return SHA-256 of the Python files of the workspace at `root` and of `files`.
+    """Return SHA-256 of the workspace's own files at `root` and of `files`.
+
+    Of the workspace these are the files that a plugin may be made of or read (`_SUFFIXES`, up to
+    16 MB), but no README; what else a plugin reads is not seen.
 
     A file of the workspace goes by its path in it, any other by its whole path.
     """
-    paths = sorted({path.absolute() for path in (*_python_files(root), *files)})
+    paths = sorted({path.absolute() for path in (*_own_files(root), *files)})
     return {_name_in(root, path): _digest(path) for path in paths}
 
 
@@ -25,10 +46,17 @@ def text_fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _python_files(root: Path) -> Iterator[Path]:
-    for path in root.rglob("*.py"):
+def _own_files(root: Path) -> Iterator[Path]:
+    manifests = root.rglob(MANIFEST)
+    runs = {path.parent for path in manifests if (path.parent / "logs").is_dir()}
+    for path in root.rglob("*"):
         folders = path.relative_to(root).parts[:-1]
-        if not any(folder.startswith(".") or folder in _APART for folder in folders):
+        if any(folder.startswith(".") or folder in _APART for folder in folders):
+            continue
+        if not runs.isdisjoint(path.parents):  # of --out: a run's own files change
+            continue
+        is_own = path.suffix in _SUFFIXES and not path.name.upper().startswith("README")
+        if is_own and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
             yield path
 
 

@@ -33,6 +33,8 @@ def notes_on_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     finish_reason = choice.get("finish_reason")
     if calls and finish_reason == "stop":
         yield "tool_calls_with_finish_stop", ""
+    if not calls and not choice["message"].get("content"):
+        yield "empty_answer", ""
     if finish_reason == "tool_calls" and not calls:
         yield "finish_tool_calls_without_calls", ""
     for call in calls:

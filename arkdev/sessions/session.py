@@ -242,6 +242,7 @@ class Session:
                 turn.was_acknowledged = True
             elif not same:
                 self._chat.add_call(self._chat.plain_messages, answer)
+                self._last_call = (self._last_call[0], None)
 
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report; the same one counts once in an attempt."""

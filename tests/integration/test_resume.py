@@ -204,6 +204,10 @@ CHANGES: dict[str, tuple[Callable[[Workspace], object], str]] = {
         lambda workspace: workspace.write("plugins/more.py", ""),
         "plugins/more.py is new",
     ),
+    "a prompt": (
+        lambda workspace: workspace.write("plugins/prompt.txt", "Be brief."),
+        "plugins/prompt.txt is new",
+    ),
     "data": (
         lambda workspace: workspace.samples(*resuming.QUESTIONS[:-1], "What is 1 plus 1?"),
         "data.jsonl changed",

@@ -160,3 +160,26 @@ async def test_token_evidence_is_asked_for_when_the_endpoint_has_it(server, fami
     with_evidence, without = (sent for _, sent in server.requests)
     assert with_evidence["return_token_ids"] is True and with_evidence["logprobs"] is True
     assert "return_token_ids" not in without and "logprobs" not in without
+
+
+async def test_a_server_that_answers_only_streams_is_asked_for_streams(server):
+    async def only_streams(request):
+        if not (await request.json())["stream"]:
+            refusal = {"error": {"code": "InvalidParameter", "message": "only stream=true"}}
+            return await server.say(refusal, status=400)(request)
+        chunk = {"choices": [{"delta": {"content": "hello"}, "finish_reason": "stop"}]}
+        text = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
+        return await server.say(text, content_type="text/event-stream")(request)
+
+    server.answer = only_streams
+    answer = await call(server)
+    assert answer["choices"][0]["message"]["content"] == "hello"
+    assert [body["stream"] for _, body in server.requests] == [False, True]
+    assert server.requests[1][1]["stream_options"] == {"include_usage": True}
+
+
+async def test_an_answer_in_another_role_is_the_assistants(server):
+    odd = completion()
+    odd["choices"][0]["message"]["role"] = "user"
+    server.answer = server.say(odd)
+    assert (await call(server))["choices"][0]["message"]["role"] == "assistant"

@@ -434,3 +434,14 @@ async def test_a_stand_alone_proxy_sends_the_whole_history_to_a_server_without_a
     closing = client.close()
     if is_async:
         await closing
+
+
+async def test_an_answer_from_elsewhere_after_a_response_is_the_last_call():
+    elsewhere = answer("from elsewhere")
+    async with running() as run:
+        session = run.session()
+        proxy = run.proxy(session)
+        await ask(proxy.async_rollout_client(), "first")
+        proxy.update_state_from_messages([user("second")])
+        proxy.process_completion({**elsewhere, "id": "not-ours"})
+        assert proxy.messages[-1].content == "from elsewhere"

@@ -413,3 +413,10 @@ async def test_evidence_of_the_endpoint_arrives_on_the_conversation():
     assert session.conversation.messages[-1] == ChatCompletionMessage(
         role="assistant", content="fine"
     )
+
+
+async def test_an_answer_without_text_and_calls_is_counted():
+    async with running([answer(None)]) as run:
+        session = run.session()
+        await session.complete({"messages": LINE["messages"]})
+    assert "empty_answer" in session.warnings
