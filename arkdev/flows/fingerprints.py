@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -47,8 +48,7 @@ def text_fingerprint(text: str) -> str:
 
 
 def _own_files(root: Path) -> Iterator[Path]:
-    manifests = root.rglob(MANIFEST)
-    runs = {path.parent for path in manifests if (path.parent / "logs").is_dir()}
+    runs = {path.parent for path in root.rglob(MANIFEST) if _is_of_a_run(path)}
     for path in root.rglob("*"):
         folders = path.relative_to(root).parts[:-1]
         if any(folder.startswith(".") or folder in _APART for folder in folders):
@@ -58,6 +58,14 @@ def _own_files(root: Path) -> Iterator[Path]:
         is_own = path.suffix in _SUFFIXES and not path.name.upper().startswith("README")
         if is_own and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
             yield path
+
+
+def _is_of_a_run(manifest: Path) -> bool:
+    try:
+        document = json.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and {"run_id", "schema_version"} <= document.keys()
 
 
 def _name_in(root: Path, path: Path) -> str:

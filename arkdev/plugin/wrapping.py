@@ -206,7 +206,6 @@ class _OneOwner:
         attempt = current_attempt.get()
         if not _may_use(self._proxy, attempt):
             raise _foreign_call(attempt)
-        _note_unknown_thread(self._proxy, attempt)
         return self._proxy
 
 
@@ -232,7 +231,6 @@ class _Owners:
         proxies = list(self._proxies)
         proxy = self._current.get(None) or (proxies[0] if len(proxies) == 1 else None)
         if proxy is not None and _may_use(proxy, attempt):
-            _note_unknown_thread(proxy, attempt)
             return proxy
         if attempt is not None:
             # wrapped in another task or thread of the same attempt
@@ -254,12 +252,6 @@ _HOW_TO_SHARE = (
     "use a client of its own for each rollout (proxy.rollout_client()), wrap a shared one in each "
     "rollout, or run the thread in contextvars.copy_context()"
 )
-
-
-def _note_unknown_thread(proxy: InferenceProxy, attempt: Any) -> None:
-    """Count a call of a thread that knows of no attempt: whose it is cannot be checked."""
-    if attempt is None and proxy.access is not None:
-        proxy.access.note("call_from_unknown_thread")
 
 
 def _may_use(proxy: InferenceProxy, attempt: Any) -> bool:
