@@ -61,6 +61,12 @@ class _Silent:
     def on_turn(self, session: Any) -> None:
         """Nothing."""
 
+    def on_attempt(self, *_: Any) -> None:
+        """Nothing."""
+
+    def on_log(self, line: str) -> None:
+        """Nothing."""
+
     def on_rollout(self, finished: Any) -> None:
         """Nothing."""
 

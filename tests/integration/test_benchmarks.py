@@ -1,0 +1,26 @@
+"""The benchmarks go on running as the product changes; their numbers are read by people."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_harness_benchmark_measures_arkdev_itself():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "harness.py"), "--json"),
+            *("--in-flight", "2", "--rollouts-per-slot", "1", "--latency-ms", "1"),
+            *("--variants", "endpoint,arkdev,arkdev-sync"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    assert [each["variant"] for each in measured] == ["endpoint", "arkdev", "arkdev-sync"]
+    assert all(each["num_rollouts"] >= 2 for each in measured)
