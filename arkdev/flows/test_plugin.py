@@ -333,7 +333,7 @@ def _rare_garbage_collection() -> Iterator[None]:
     threshold = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(2_000, 50, 1000)
+    gc.set_threshold(1_000, 10, 1000)
     try:
         yield
     finally:
