@@ -173,6 +173,7 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        session.is_in_a_run = True
         self._door.open(session)
         try:
             value = await self._host.invoke(self._loaded, arguments)

@@ -84,6 +84,11 @@ WARNINGS: dict[str, WarningText] = {
         "most rollouts ended with an answer that was cut short at max_new_tokens",
         "raise it (--max-new-tokens, or in the sample or the job), or ask for shorter answers",
     ),
+    "call_from_unknown_thread": WarningText(
+        "a model call came from a thread that belongs to no rollout; it counts for the rollout "
+        "that its client was made for, whichever sample it was about",
+        "run the thread in contextvars.copy_context(), and take a client in each rollout",
+    ),
     "empty_answer": WarningText(
         "an answer had neither text nor tool calls",
         "look at the finish reason, and at what the endpoint does with the prompt",

@@ -20,6 +20,8 @@ class ModelAccess(Protocol):
     """Base URL of the loopback gateway, for raw clients."""
     jwt_token: str
     responses: ResponseTree
+    is_in_a_run: bool
+    """True when the harness runs the attempt, so that its own tasks and threads know of it."""
 
     @property
     def conversation(self) -> Conversation:

@@ -206,6 +206,9 @@ class _OneOwner:
         attempt = current_attempt.get()
         if not _may_use(self._proxy, attempt):
             raise _foreign_call(attempt)
+        access = self._proxy.access
+        if attempt is None and access is not None and access.is_in_a_run:
+            access.note("call_from_unknown_thread")  # whose it is cannot be checked
         return self._proxy
 
 

@@ -85,6 +85,7 @@ class Session:
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
         self.responses = ResponseTree()
+        self.is_in_a_run = False
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)
         """Its order, and its response unless it was a chat call."""

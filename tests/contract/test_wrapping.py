@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import functools
 import gc
 import threading
 import weakref
@@ -446,3 +447,16 @@ async def test_a_refused_call_that_the_rollout_hides_is_told():
     assert record.verdict == "success"
     told = [warning for warning in record.warnings if warning.startswith("exception_swallowed")]
     assert "max_tokens cannot be set" in told[0]
+
+
+async def test_a_call_of_a_thread_that_knows_no_rollout_is_counted():
+    @rollout
+    async def asks_from_a_pool(context, proxy, sample):
+        create = proxy.rollout_client().chat.completions.create
+        call = functools.partial(create, model="m", messages=LINE["messages"])
+        await asyncio.get_running_loop().run_in_executor(None, call)
+
+    async with running() as run:
+        record = (await run.rollout(asks_from_a_pool)).record
+    assert record.verdict == "success"
+    assert "call_from_unknown_thread" in record.warnings
