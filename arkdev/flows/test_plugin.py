@@ -149,7 +149,9 @@ def exit_code_of(summary: Summary) -> ExitCode:
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
-    if failed or summary.num_ungraded or summary.would_fail_job:
+    # a grader that gave up after its retries drops the group without failing a rollout
+    gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
+    if failed or gave_up or summary.num_ungraded or summary.would_fail_job:
         return ExitCode.SOME_FAILED
     return ExitCode.OK
 

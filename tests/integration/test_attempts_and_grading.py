@@ -234,3 +234,20 @@ def test_a_job_with_two_graders_of_the_same_name_keeps_them_apart(workspace: Wor
     run = workspace.run(graders=("plugins.grader:one=0.5", "plugins.grader:one=0.5"))
     assert [grader.name for grader in run.summary.graders] == ["one", "one#2"]
     assert run.rewards == [(1.0,)]
+
+
+def test_a_grader_that_gives_up_drops_the_group_and_is_no_success(workspace: Workspace) -> None:
+    workspace.write(
+        "plugins/grader.py",
+        """
+        from arkdev import PluginStatus, SingleGraderResult, single_grader
+
+        @single_grader
+        def busy(context, sample, trajectory):
+            return SingleGraderResult(status=PluginStatus.RETRY, error="judge is busy")
+        """,
+    )
+    run = workspace.run(graders=("plugins.grader:busy",))
+    assert {group.verdict for group in run.groups} == {Verdict.RETRY}
+    assert run.summary.reward is None
+    assert run.exit_code == 1
