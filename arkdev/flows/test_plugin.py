@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import json
 import platform
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 from arkdev import __version__
-from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.registry import open_endpoint
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
-from arkdev.flows.refusals import RefusalWatch
+from arkdev.flows.recording import PluginTestObserver, Recorder
+from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
-from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
+from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
@@ -33,44 +28,10 @@ from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
-from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord, Verdict
+from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
-from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
-
-_HasError = TypeVar("_HasError", Attempt, GraderRecord, GroupRecord)
-
-_MODEL_CALL_TIMEOUT_S = 600.0
-"""As the platform's own client waits for an answer."""
-
-
-class PluginTestObserver(Protocol):
-    """Who is told of a test while it runs. Called on the harness's event loop, except `on_turn`."""
-
-    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
-        """The run folder exists; nothing has run yet."""
-        ...
-
-    def on_turn(self, session: Session) -> None:
-        """A model call of the session was recorded; from whatever thread made it."""
-        ...
-
-    def on_log(self, line: str) -> None:
-        """A plugin logged or printed a line; from whatever thread it did."""
-        ...
-
-    def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
-        """An attempt of a rollout ended; another one may follow."""
-        ...
-
-    def on_rollout(self, finished: FinishedRollout) -> None:
-        """A rollout is finished and on disk."""
-        ...
-
-    def on_group(self, record: GroupRecord) -> None:
-        """A group is graded or dropped, and on disk."""
-        ...
+from arkdev.sessions.session import RetryPolicy, Session
 
 
 @dataclass(frozen=True)
@@ -102,11 +63,11 @@ async def run_test(
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
-            _running_services(plan, observer, retries or RetryPolicy())
+            running_services(plan, observer, retries or RetryPolicy())
         )
         run = _open_run(plan)
         observer.on_start(plan, run.folder)
-        recorder = _Recorder(run, statistics, observer)
+        recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
@@ -162,102 +123,7 @@ def _all_unreachable(summary: Summary) -> bool:
     return bool(errors) and all(any(w in error.message for w in words) for error in errors)
 
 
-@dataclass(frozen=True)
-class _Services:
-    """What runs beside the engine."""
-
-    sessions: SessionServices
-    door: SessionDoor
-    endpoint: RefusalWatch
-
-
-@dataclass(frozen=True)
-class _Recorder:
-    """Writes what finishes, then counts it, then tells the observer.
-
-    Error texts, which the report repeats, are masked first: a plugin may put its key into them.
-    """
-
-    run: RunWriter
-    statistics: RunStatistics
-    observer: PluginTestObserver
-    extras: dict[int, Any] = field(default_factory=dict)
-    """Of the samples whose groups are under way."""
-
-    def begun(self, samples: Iterable[SampleToRun]) -> Iterator[SampleToRun]:
-        """Pass samples on; keep what their records will want of them."""
-        for sample in samples:
-            self.extras[sample.index] = json.loads(sample.line).get("extra")
-            yield sample
-
-    def log(self, line: str) -> None:
-        self.run.log_line(line)
-        self.observer.on_log(line)
-
-    def on_rollout(self, finished: FinishedRollout) -> None:
-        if any(attempt.error for attempt in finished.record.attempts):
-            attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
-            finished = replace(finished, record=replace(finished.record, attempts=attempts))
-        finished = replace(finished, record=self.run.trajectory(finished.record))
-        if finished.evidence is not None:
-            tokens = asdict(finished.evidence)
-            self.run.tokens(TokenRecord(finished.record.trajectory_id, **tokens))
-        self.statistics.add_trajectory(finished.record)
-        self.observer.on_rollout(finished)
-
-    def on_group(self, record: GroupRecord) -> None:
-        if record.error or any(grader.error for grader in record.graders):
-            graders = tuple(self._masked(grader) for grader in record.graders)
-            record = replace(self._masked(record), graders=graders)
-        record = replace(record, sample_extra=self.extras.pop(record.sample_index, None))
-        self.run.group(record)
-        self.statistics.add_group(record)
-        self.observer.on_group(record)
-
-    def _masked(self, record: _HasError) -> _HasError:
-        return replace(record, error=self.run.masked(record.error)) if record.error else record
-
-
-@asynccontextmanager
-async def _running_services(
-    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
-) -> AsyncIterator[_Services]:
-    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
-    endpoint = RefusalWatch(
-        open_endpoint(
-            plan.endpoint,
-            max_in_flight=plan.concurrency,
-            timeout_s=_MODEL_CALL_TIMEOUT_S,
-            skill=plan.request.skill,
-            script=plan.request.script,
-        ),
-        sends_per_call=retries.max_retries + 1,
-    )
-    background = BackgroundLoop()
-    background.start()
-    gateway = import_module("arkdev.sessions.gateway").Gateway()
-    try:
-        await endpoint.check_reachable()
-        await background.call(gateway.start())
-        sessions = SessionServices(
-            endpoint=endpoint,
-            gateway_url=gateway.url,
-            blocking_loop=background.loop,
-            retries=retries,
-            on_turn=observer.on_turn,
-        )
-        yield _Services(sessions=sessions, door=gateway, endpoint=endpoint)
-    finally:
-        await asyncio.shield(_closed(gateway, background, endpoint))
-
-
-async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Endpoint) -> None:
-    await background.call(gateway.stop())
-    await endpoint.close()  # before its connections' loop ends
-    background.stop()
-
-
-def _engine(plan: PluginTestPlan, services: _Services, recorder: _Recorder) -> Engine:
+def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
     host = InProcessHost()
     rollouts = RolloutRunner(
         plan.rollout,

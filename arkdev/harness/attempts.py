@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from arkdev.errors import ArkdevError
 from arkdev.plugin.exceptions import RolloutRetryException
 from arkdev.plugin.source import place_of_exception, text_of_exception, users_traceback
-from arkdev.runs.records import Attempt, Verdict
+from arkdev.runs.records import Attempt, FaultRecord, HandledBy, Verdict
 from arkdev.types import PluginStatus
 
 MAX_ATTEMPTS = 4
@@ -40,6 +40,7 @@ class Outcome(Generic[_T]):
     traceback: str | None = None
     num_turns: int = 0
     num_model_call_retries: int = 0
+    faults: tuple[FaultRecord, ...] = ()
 
 
 async def run_attempts(
@@ -62,11 +63,24 @@ async def run_attempts(
                 error=outcome.error,
                 where=outcome.where,
                 traceback=outcome.traceback,
+                faults=outcome.faults,
             )
         )
         ended = outcome.verdict in (Verdict.SUCCESS, Verdict.DISCARD)
         if ended or len(attempts) == MAX_ATTEMPTS:
             return outcome, tuple(attempts)
+
+
+def handled(faults: Sequence[FaultRecord], *, verdict: Verdict) -> tuple[FaultRecord, ...]:
+    """Return faults with `handled_by` as an attempt's end tells it.
+
+    What the harness made good stays so; the rest was the plugin's when the attempt ended well.
+    """
+    plugins = HandledBy.PLUGIN if verdict is Verdict.SUCCESS else HandledBy.NOBODY
+    return tuple(
+        fault if fault.handled_by is HandledBy.HARNESS else replace(fault, handled_by=plugins)
+        for fault in faults
+    )
 
 
 def outcome_of_exception(error: BaseException) -> Outcome[_T]:

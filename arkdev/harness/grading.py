@@ -9,10 +9,16 @@ import asyncio
 import math
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
+from arkdev.harness.attempts import (
+    VERDICT_OF,
+    Outcome,
+    handled,
+    outcome_of_exception,
+    run_attempts,
+)
 from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.observe.attempt import current_attempt
@@ -20,7 +26,7 @@ from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
-from arkdev.runs.records import GraderRecord, GroupRecord, Verdict
+from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
 from arkdev.types import GroupGraderResult, PluginContext
 
 
@@ -33,14 +39,25 @@ class Grader:
     weight: float = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class _GradedAttempt:
-    """Where a grader runs, for its log lines. Notes of graders are not counted yet."""
+    """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     name: str
+    started: float = field(default_factory=time.perf_counter)
+    faults: list[FaultRecord] = field(default_factory=list)
 
     def note(self, _code: str, _detail: str = "") -> None:
         """Graders have no record of their own to keep a warning in."""
+
+    def fault(
+        self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
+    ) -> None:
+        """Record something that went wrong while grading."""
+        started_s = time.perf_counter() - self.started
+        self.faults.append(
+            FaultRecord(FaultSide(side), kind, target, started_s, is_injected, detail=detail)
+        )
 
 
 class GroupGrading:
@@ -122,8 +139,12 @@ class GroupGrading:
         A metric that is not finite is missing; `notes` says which.
         """
 
+        faults: list[FaultRecord] = []
+
         async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            return await self._attempt(grader, sample, rollouts)
+            outcome = await self._attempt(grader, sample, rollouts)
+            faults.extend(outcome.faults)
+            return outcome
 
         outcome, attempts = await run_attempts(attempt)
         result = outcome.value
@@ -142,6 +163,7 @@ class GroupGrading:
             error=outcome.error,
             where=outcome.where,
             traceback=outcome.traceback,
+            faults=tuple(faults),
         )
 
     async def _attempt(
@@ -149,7 +171,8 @@ class GroupGrading:
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        token = current_attempt.set(_GradedAttempt(f"{ids} {grader.name}"))
+        graded = _GradedAttempt(f"{ids} {grader.name}")
+        token = current_attempt.set(graded)
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
             if plugin.kind is PluginKind.SINGLE_GRADER:
@@ -167,11 +190,12 @@ class GroupGrading:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            failed: Outcome[GroupGraderResult] = outcome_of_exception(error)
-            return failed
+            outcome: Outcome[GroupGraderResult] = outcome_of_exception(error)
+        else:
+            outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
         finally:
             current_attempt.reset(token)
-        return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+        return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 
 async def _at_once(
@@ -214,6 +238,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         error=failed.error if failed else None,
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
+        faults=tuple(fault for call in calls for fault in call.faults),
     )
 
 

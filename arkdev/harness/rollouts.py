@@ -11,7 +11,13 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from arkdev.errors import PluginResultError
-from arkdev.harness.attempts import VERDICT_OF, Outcome, outcome_of_exception, run_attempts
+from arkdev.harness.attempts import (
+    VERDICT_OF,
+    Outcome,
+    handled,
+    outcome_of_exception,
+    run_attempts,
+)
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
@@ -140,6 +146,7 @@ class RolloutRunner:
                         outcome_of_exception(error),
                         num_turns=outcome.num_turns,
                         num_model_call_retries=outcome.num_model_call_retries,
+                        faults=handled(session.faults, verdict=Verdict.FAILURE),
                     )
             if self._on_attempt is not None:
                 self._on_attempt(identity, outcome)
@@ -191,7 +198,10 @@ class RolloutRunner:
             self._door.close(session)
             current_attempt.reset(token)
         return replace(
-            outcome, num_turns=session.num_turns, num_model_call_retries=session.num_retries
+            outcome,
+            num_turns=session.num_turns,
+            num_model_call_retries=session.num_retries,
+            faults=handled(session.faults, verdict=outcome.verdict),
         )
 
     def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:

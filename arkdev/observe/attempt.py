@@ -18,6 +18,12 @@ class Attempt(Protocol):
         """Count a warning for the report."""
         ...
 
+    def fault(
+        self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
+    ) -> None:
+        """Record something that went wrong (`arkdev.runs.records.FaultRecord` has the words)."""
+        ...
+
 
 current_attempt: ContextVar[Attempt | None] = ContextVar("current_attempt", default=None)
 """Set in the task of an attempt; threads started for it inherit it."""

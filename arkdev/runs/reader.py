@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -16,8 +17,11 @@ from arkdev.errors import RunError
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     Attempt,
+    FaultRecord,
+    FaultSide,
     GraderRecord,
     GroupRecord,
+    HandledBy,
     Manifest,
     TokenRecord,
     TrajectoryRecord,
@@ -145,6 +149,15 @@ _NESTED: dict[tuple[type, str], type] = {
     (TrajectoryRecord, "attempts"): Attempt,
     (TrajectoryRecord, "turns"): TurnRecord,
     (GroupRecord, "graders"): GraderRecord,
+    (Attempt, "faults"): FaultRecord,
+    (GraderRecord, "faults"): FaultRecord,
+}
+
+
+_WORDS: dict[str, type[StrEnum]] = {
+    "verdict": Verdict,
+    "side": FaultSide,
+    "handled_by": HandledBy,
 }
 
 
@@ -160,8 +173,8 @@ def _built(kind: type, document: dict[str, Any]) -> Any:
             value = tuple(_built(nested, item) for item in value)
         elif isinstance(value, list):
             value = tuple(value)
-        elif field.name == "verdict":
-            value = Verdict(value)
+        elif field.name in _WORDS:
+            value = _WORDS[field.name](value)
         values[field.name] = value
     return kind(**values)
 

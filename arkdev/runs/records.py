@@ -31,6 +31,49 @@ class Verdict(StrEnum):
     """The plugin asked to try again and its retries are used up: its whole group is dropped."""
 
 
+class FaultSide(StrEnum):
+    """Where a fault happened."""
+
+    MODEL = "model"
+    """A model call of the rollout."""
+    TOOL = "tool"
+    """An HTTP call that a plugin made, of a tool or of a grader's judge."""
+    GRADER = "grader"
+    """The call of a grader."""
+    ROLLOUT = "rollout"
+    """The call of a rollout."""
+
+
+class HandledBy(StrEnum):
+    """Who saw to it that the attempt went on after a fault."""
+
+    HARNESS = "harness"
+    """arkdev sent the model call again, and it was answered."""
+    PLUGIN = "plugin"
+    """The plugin got the fault, and its attempt ended well."""
+    NOBODY = "nobody"
+    """The attempt did not end well."""
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """Something that went wrong in an attempt, real or injected (``--inject``)."""
+
+    side: FaultSide
+    kind: str
+    """``timeout``, ``429``, ``500`` (any status of 400 and more), ``unreachable``, ``garbage``,
+    ``cut_json``, ``empty``, ``slow``, ``raise``."""
+    target: str
+    """What was called: ``call 2`` (the attempt's model calls count from 1), a tool's host, a
+    grader's name."""
+    started_s: float
+    """Since the start of the attempt."""
+    is_injected: bool = False
+    handled_by: HandledBy = HandledBy.NOBODY
+    detail: str = ""
+    """The error's text, or the injected delay."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One invocation of a plugin."""
@@ -44,6 +87,8 @@ class Attempt:
     traceback: str | None = None
     num_model_call_retries: int = 0
     """How often model calls were sent again, those included that failed in the end."""
+    faults: tuple[FaultRecord, ...] = ()
+    """In the order in which they happened."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +176,8 @@ class GraderRecord:
     error: str | None = None
     where: str | None = None
     traceback: str | None = None
+    faults: tuple[FaultRecord, ...] = ()
+    """Of all its attempts, those included that a later attempt made good."""
 
 
 @dataclass(frozen=True)

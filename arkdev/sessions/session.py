@@ -23,7 +23,7 @@ from arkdev.errors import ArkdevError, EndpointError, EndpointUnreachableError, 
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
-from arkdev.runs.records import TurnRecord
+from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
@@ -96,6 +96,7 @@ class Session:
         self._failed: list[tuple[dict[str, Any], str]] = []
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
+        self._faults: list[FaultRecord] = []
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
         self._lock = threading.Lock()
@@ -248,6 +249,27 @@ class Session:
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report; the same one counts once in an attempt."""
         self._notes[(code, detail)] = None
+
+    def fault(
+        self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
+    ) -> None:
+        """Record something that went wrong in the attempt, unless it has ended."""
+        fault = FaultRecord(
+            FaultSide(side),
+            kind,
+            target,
+            started_s=time.perf_counter() - self._started,
+            is_injected=is_injected,
+            detail=detail,
+        )
+        with self._lock:
+            if self._is_open:
+                self._faults.append(fault)
+
+    @property
+    def faults(self) -> tuple[FaultRecord, ...]:
+        """What went wrong so far."""
+        return tuple(self._faults)
 
     def close(self) -> None:
         """End the attempt: from now on its calls are refused and nothing is recorded."""

@@ -100,6 +100,7 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
         records.Manifest,
         records.TrajectoryRecord,
         records.Attempt,
+        records.FaultRecord,
         records.TurnRecord,
         records.GroupRecord,
         records.GraderRecord,

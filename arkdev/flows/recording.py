@@ -1,0 +1,99 @@
+"""What finishes during a run is written down, counted and told, in this order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from arkdev.harness.attempts import Outcome as AttemptOutcome
+from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.harness.statistics import RunStatistics
+from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord
+from arkdev.runs.writer import RunWriter
+from arkdev.sessions.session import AttemptIdentity, Session
+
+if TYPE_CHECKING:
+    from arkdev.flows.test_plan import PluginTestPlan
+
+_HasError = TypeVar("_HasError", Attempt, GraderRecord, GroupRecord)
+
+
+class PluginTestObserver(Protocol):
+    """Who is told of a test while it runs. Called on the harness's event loop, except `on_turn`."""
+
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
+        """The run folder exists; nothing has run yet."""
+        ...
+
+    def on_turn(self, session: Session) -> None:
+        """A model call of the session was recorded; from whatever thread made it."""
+        ...
+
+    def on_log(self, line: str) -> None:
+        """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
+        """An attempt of a rollout ended; another one may follow."""
+        ...
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        """A rollout is finished and on disk."""
+        ...
+
+    def on_group(self, record: GroupRecord) -> None:
+        """A group is graded or dropped, and on disk."""
+        ...
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes what finishes, then counts it, then tells the observer.
+
+    Error texts, which the report repeats, are masked first: a plugin may put its key into them.
+    """
+
+    run: RunWriter
+    statistics: RunStatistics
+    observer: PluginTestObserver
+    extras: dict[int, Any] = field(default_factory=dict)
+    """Of the samples whose groups are under way."""
+
+    def begun(self, samples: Iterable[SampleToRun]) -> Iterator[SampleToRun]:
+        """Pass samples on; keep what their records will want of them."""
+        for sample in samples:
+            self.extras[sample.index] = json.loads(sample.line).get("extra")
+            yield sample
+
+    def log(self, line: str) -> None:
+        """Keep a line that a plugin logged or printed."""
+        self.run.log_line(line)
+        self.observer.on_log(line)
+
+    def on_rollout(self, finished: FinishedRollout) -> None:
+        """Keep a finished rollout."""
+        if any(attempt.error for attempt in finished.record.attempts):
+            attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
+            finished = replace(finished, record=replace(finished.record, attempts=attempts))
+        finished = replace(finished, record=self.run.trajectory(finished.record))
+        if finished.evidence is not None:
+            tokens = asdict(finished.evidence)
+            self.run.tokens(TokenRecord(finished.record.trajectory_id, **tokens))
+        self.statistics.add_trajectory(finished.record)
+        self.observer.on_rollout(finished)
+
+    def on_group(self, record: GroupRecord) -> None:
+        """Keep a group that was graded or dropped."""
+        if record.error or any(grader.error for grader in record.graders):
+            graders = tuple(self._masked(grader) for grader in record.graders)
+            record = replace(self._masked(record), graders=graders)
+        record = replace(record, sample_extra=self.extras.pop(record.sample_index, None))
+        self.run.group(record)
+        self.statistics.add_group(record)
+        self.observer.on_group(record)
+
+    def _masked(self, record: _HasError) -> _HasError:
+        return replace(record, error=self.run.masked(record.error)) if record.error else record

@@ -1,0 +1,70 @@
+"""What runs beside the engine while rollouts run: the endpoint, the gateway, the blocking loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from arkdev.endpoints.endpoint import Endpoint
+from arkdev.endpoints.registry import open_endpoint
+from arkdev.flows.recording import PluginTestObserver
+from arkdev.flows.refusals import RefusalWatch
+from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.harness.rollouts import SessionDoor
+from arkdev.sessions.background import BackgroundLoop
+from arkdev.sessions.session import RetryPolicy, SessionServices
+
+_MODEL_CALL_TIMEOUT_S = 600.0
+"""As the platform's own client waits for an answer."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """What runs beside the engine."""
+
+    sessions: SessionServices
+    door: SessionDoor
+    endpoint: RefusalWatch
+
+
+@asynccontextmanager
+async def running_services(
+    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
+) -> AsyncIterator[Services]:
+    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
+    endpoint = RefusalWatch(
+        open_endpoint(
+            plan.endpoint,
+            max_in_flight=plan.concurrency,
+            timeout_s=_MODEL_CALL_TIMEOUT_S,
+            skill=plan.request.skill,
+            script=plan.request.script,
+        ),
+        sends_per_call=retries.max_retries + 1,
+    )
+    background = BackgroundLoop()
+    background.start()
+    gateway = import_module("arkdev.sessions.gateway").Gateway()
+    try:
+        await endpoint.check_reachable()
+        await background.call(gateway.start())
+        sessions = SessionServices(
+            endpoint=endpoint,
+            gateway_url=gateway.url,
+            blocking_loop=background.loop,
+            retries=retries,
+            on_turn=observer.on_turn,
+        )
+        yield Services(sessions=sessions, door=gateway, endpoint=endpoint)
+    finally:
+        await asyncio.shield(_closed(gateway, background, endpoint))
+
+
+async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Endpoint) -> None:
+    await background.call(gateway.stop())
+    await endpoint.close()  # before its connections' loop ends
+    background.stop()
