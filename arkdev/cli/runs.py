@@ -42,7 +42,10 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         """List the runs, the newest first."""
         list_command(runs_root(), as_json=as_json)
 
-    @app.command("show", epilog="Examples: arkdev show latest 7.1; arkdev show --failed")
+    @app.command(
+        "show",
+        epilog="Examples: arkdev show latest 7.1; arkdev show --failed; arkdev show 7.1 --trace",
+    )
     def show_command(
         run: Annotated[
             str,
@@ -61,25 +64,57 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
                 help="List what failed or was retried: rollouts, and gradings of groups.",
             ),
         ] = False,
+        logs: Annotated[
+            bool, typer.Option("--logs", help="List what plugins logged and printed.")
+        ] = False,
+        level: Annotated[
+            str | None,
+            typer.Option("--level", metavar="LEVEL", help="Of --logs: from this level up."),
+        ] = None,
+        trace: Annotated[
+            bool, typer.Option("--trace", help="Of one trajectory: what happened when.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Show the report of a run, or one trajectory of it."""
         from arkdev.runs.reader import RunReader, find_run
 
-        if trajectory is not None and failed:
-            raise UsageError("--failed lists trajectories; it does not go with one of them")
         root = runs_root()
         if trajectory is None and _TRAJECTORY_ID.fullmatch(run):
             run, trajectory = "latest", run
-            if failed:
-                raise UsageError("--failed lists trajectories; it does not go with one of them")
+        if trajectory is not None and (failed or logs):
+            flag, what = ("--failed", "trajectories") if failed else ("--logs", "all log lines")
+            raise UsageError(f"{flag} lists {what}; it does not go with one trajectory")
+        _check_view(trajectory, failed=failed, logs=logs, level=level, trace=trace)
         reader = RunReader(find_run(root, run))
-        if trajectory is not None:
+        if logs:
+            from arkdev.cli.logs import show_logs
+
+            show_logs(reader, level=level or "DEBUG", as_json=as_json)
+        elif trajectory is not None and trace:
+            from arkdev.cli.traces import show_trace
+
+            show_trace(reader, trajectory, as_json=as_json)
+        elif trajectory is not None:
             show_trajectory(reader, trajectory, as_json=as_json)
         elif failed:
             show_failed(reader, as_json=as_json)
         else:
             show_run(reader, root=root, as_json=as_json)
+
+
+def _check_view(
+    trajectory: str | None, *, failed: bool, logs: bool, level: str | None, trace: bool
+) -> None:
+    """Refuse flags that have no effect together."""
+    if failed and logs:
+        raise UsageError("--failed and --logs are two lists; ask for one")
+    if level is not None and not logs:
+        raise UsageError("--level is for --logs", hint="add --logs")
+    if trace and trajectory is None:
+        raise UsageError(
+            "--trace is of one trajectory", hint="name it: arkdev show RUN 7.1 --trace"
+        )
 
 
 def list_command(root: Path, *, as_json: bool) -> None:
@@ -270,7 +305,9 @@ def _print_trouble(
 
 
 def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
-    """Print one trajectory turn by turn with its rewards."""
+    """Print one trajectory turn by turn with its rewards, then what its plugins logged."""
+    from arkdev.cli.logs import logs_of, print_logs
+
     trajectory = reader.trajectory(trajectory_id)
     group = next((g for g in reader.groups() if trajectory_id in g.trajectory_ids), None)
     index = group.trajectory_ids.index(trajectory_id) if group else 0
@@ -278,7 +315,8 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
     if as_json:
         graders = [dataclasses.asdict(grader) for grader in group.graders] if group else []
         document = {"trajectory": _trajectory_json(trajectory), "index": index}
-        print_json({**document, "reward": reward, "graders": graders})
+        lines = [dataclasses.asdict(line) for line in logs_of(reader, trajectory)]
+        print_json({**document, "reward": reward, "graders": graders, "logs": lines})
         return
     from arkdev.cli.conversation import ConversationPrinter, render_turns
 
@@ -295,6 +333,7 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
         index=index,
         reward=reward,
     )
+    print_logs(out, logs_of(reader, trajectory))
 
 
 def _print_heading(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from rich.text import Text
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
-from arkdev.cli.streams import results
+from arkdev.cli.streams import messages, results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_plan import PluginTestPlan
@@ -27,6 +26,7 @@ from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.warnings import describe_warning
+from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.masking import masked_text, masked_value
 from arkdev.runs.records import GroupRecord, Verdict
@@ -51,7 +51,7 @@ class Display:
 
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
-        self._err = _fixed(console(is_stderr=True), sys.stderr)
+        self._err = _fixed(console(is_stderr=True), messages())
         self._out = _fixed(console(), results())
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -113,7 +113,7 @@ class Display:
     def on_turn(self, session: Session) -> None:
         """Many samples show no turns."""
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """The report says where the lines are."""
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
@@ -141,11 +141,13 @@ class Display:
     def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
+        self._say_traces(outcome)
 
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_judge(outcome)
+        self._say_traces(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
@@ -161,6 +163,16 @@ class Display:
                 f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
                 "set ARK_BASE_URL and ARK_API_KEY to judge with another"
             )
+
+    def _say_traces(self, outcome: PluginTestOutcome) -> None:
+        if outcome.tracing is None:
+            return
+        for warning in outcome.tracing.warnings:
+            self._say(f"warning: {warning}")
+        if self._plan.request.trace:
+            spans = plural(outcome.tracing.num_recorded, "span")
+            name = self._name(outcome) or outcome.folder.name
+            self._say(f"{spans} recorded; see them: arkdev show {name} TRAJECTORY --trace")
 
     def _name(self, outcome: PluginTestOutcome) -> str | None:
         return None if self._is_listed(outcome.folder) else str(outcome.folder)
@@ -222,10 +234,10 @@ class ConversationDisplay(Display):
             extra = masked_value(plan.line.sample.extra, secrets=self._secrets)
             self._printer.sample_extra(extra)
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """Print it between the messages."""
         with self._lock:
-            self._printer.log_line(masked_text(line, secrets=self._secrets))
+            self._printer.log_line(masked_text(str(line), secrets=self._secrets))
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Print why it failed, if it did."""
@@ -289,6 +301,7 @@ class ConversationDisplay(Display):
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say_judge(outcome)
+        self._say_traces(outcome)
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:

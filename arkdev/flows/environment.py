@@ -17,12 +17,21 @@ from arkdev.runs.masking import has_secret_name, usable_secrets
 
 _T = TypeVar("_T")
 
+_TRACE_KEYS = (
+    "ARK_TRACE_AK",
+    "ARK_TRACE_SK",
+    "COZELOOP_API_TOKEN",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+)
+"""Of the process's own environment, with which spans are sent."""
+
 JUDGE_SKILL = 1.0
 """A judge that errs would hide what the rollouts are worth; the test's --skill is for those."""
 
 
 def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a test never writes down or shows: the endpoint's key, the job's variables.
+    """Return what a test never writes down or shows: its keys, and the job's variables.
 
     A plain word (``LOG_LEVEL=warning``) under an innocent name is no secret: masking it would hit
     the words of the report.
@@ -30,6 +39,7 @@ def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
     variable = spec.api_key_env
     key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
     hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
+    hidden += [os.environ[name] for name in _TRACE_KEYS if name in os.environ]
     return usable_secrets([*hidden, *([key.get_secret_value()] if key else [])])
 
 

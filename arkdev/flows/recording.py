@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.statistics import RunStatistics
-from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord
-from arkdev.runs.writer import RunWriter
+from arkdev.observe.log_lines import LogLine
+from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, PluginLogRecord, TokenRecord
+from arkdev.runs.writer import RunWriter, iso_time
 from arkdev.sessions.session import AttemptIdentity, Session
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class PluginTestObserver(Protocol):
         """A model call of the session was recorded; from whatever thread made it."""
         ...
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """A plugin logged or printed a line; from whatever thread it did."""
         ...
 
@@ -68,9 +70,23 @@ class Recorder:
             self.extras[sample.index] = json.loads(sample.line).get("extra")
             yield sample
 
-    def log(self, line: str) -> None:
+    def log(self, line: LogLine) -> None:
         """Keep a line that a plugin logged or printed."""
-        self.run.log_line(line)
+        place = line.place
+        self.run.log(
+            PluginLogRecord(
+                at=iso_time(datetime.fromtimestamp(line.at, UTC)),
+                level=line.level,
+                trajectory_ids=place.trajectory_ids if place else (),
+                attempt=place.attempt if place else None,
+                grader=place.grader if place else None,
+                step=place.step if place else None,
+                logger=line.logger,
+                text=line.text,
+                num_cut=line.num_cut,
+                num_left_out=line.num_left_out,
+            )
+        )
         self.observer.on_log(line)
 
     def on_rollout(self, finished: FinishedRollout) -> None:

@@ -17,6 +17,7 @@ from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.tracing import check_tracing
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -171,6 +172,8 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
+    all_envs = _joined_envs([envs, *(envs for _, envs in graders)])
+    notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
     batch_size = job.batch_size if job else None
@@ -187,7 +190,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_generations=_num_generations(request, job, rollout),
         concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
         context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        envs=all_envs,
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )

@@ -17,6 +17,7 @@ from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.tracing import Tracing, traced
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
@@ -46,6 +47,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    tracing: Tracing | None = None
+    """None: nothing was traced."""
 
 
 async def run_test(
@@ -75,6 +78,14 @@ async def run_test(
         )
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
+        tracing = stack.enter_context(
+            traced(
+                run,
+                writes_file=plan.request.trace,
+                secrets=plan.secrets,
+                own_url=services.sessions.gateway_url,
+            )
+        )
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, recorder)
@@ -101,6 +112,7 @@ async def run_test(
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
+        tracing=tracing,
     )
 
 

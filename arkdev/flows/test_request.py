@@ -36,6 +36,8 @@ class PluginTestRequest:
     success_threshold: float | None = None
     """The weighted reward from which on a rollout counts as a success in pass@k."""
     out: Path | None = None
+    trace: bool = False
+    """Write the spans into the run folder."""
     uses_real_ark_sdk: bool = False
     resume: str | None = None
     """The run to go on with; whatever else is unset is as it was there."""

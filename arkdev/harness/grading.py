@@ -20,8 +20,9 @@ from arkdev.harness.attempts import (
     run_attempts,
 )
 from arkdev.harness.hidden_tasks import hidden
+from arkdev.harness.plugin_spans import grader_span
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import AttemptPlace, current_attempt
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
@@ -39,13 +40,18 @@ class Grader:
     weight: float = 1.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
-    name: str
+    place: AttemptPlace
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The ids of what is graded, and the grader's name."""
+        return self.place.name
 
     def note(self, _code: str, _detail: str = "") -> None:
         """Graders have no record of their own to keep a warning in."""
@@ -141,8 +147,8 @@ class GroupGrading:
 
         faults: list[FaultRecord] = []
 
-        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts)
+        async def attempt(number: int) -> Outcome[GroupGraderResult]:
+            outcome = await self._attempt(grader, sample, rollouts, number=number)
             faults.extend(outcome.faults)
             return outcome
 
@@ -167,11 +173,36 @@ class GroupGrading:
         )
 
     async def _attempt(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        number: int,
+    ) -> Outcome[GroupGraderResult]:
+        ids = tuple(rollout.record.trajectory_id for rollout in rollouts)
+        graded = _GradedAttempt(
+            AttemptPlace(ids, number, grader.name, self._context.current_training_step)
+        )
+        with grader_span(
+            grader.name,
+            [rollout.span for rollout in rollouts],
+            trajectory_ids=ids,
+            attempt=number,
+        ) as span:
+            outcome = await self._outcome(grader, sample, rollouts, graded=graded)
+            span.tell(outcome)
+        return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
+
+    async def _outcome(
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        graded: _GradedAttempt,
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
-        ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}")
         token = current_attempt.set(graded)
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
@@ -190,12 +221,10 @@ class GroupGrading:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            outcome: Outcome[GroupGraderResult] = outcome_of_exception(error)
-        else:
-            outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+            return outcome_of_exception(error)
         finally:
             current_attempt.reset(token)
-        return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
+        return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
 
 
 async def _at_once(

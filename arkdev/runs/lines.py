@@ -36,7 +36,7 @@ RECORD_TYPES = (
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "sample_extra", "config", "settings")
+LENIENT_FIELDS = ("messages", "extra", "sample_extra", "config", "settings", "attributes")
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"

@@ -20,10 +20,13 @@ from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import ArkdevError, EndpointError, EndpointUnreachableError, LateCallError
+from arkdev.observe.attempt import AttemptPlace
+from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
@@ -86,6 +89,7 @@ class Session:
         self.jwt_token = secrets.token_urlsafe(24)
         self.responses = ResponseTree()
         self.is_in_a_run = False
+        self.span: Span | None = None
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)
         """Its order, and its response unless it was a chat call."""
@@ -112,6 +116,17 @@ class Session:
     def name(self) -> str:
         """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.trajectory_id
+
+    @property
+    def place(self) -> AttemptPlace:
+        """Which attempt it is (`arkdev.observe.attempt.Attempt`)."""
+        identity = self.identity
+        return AttemptPlace((identity.trajectory_id,), identity.attempt, step=identity.step)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """What answers its calls."""
+        return self._services.endpoint
 
     async def complete(
         self,
@@ -163,6 +178,7 @@ class Session:
             answer, response_id=call.node.id, previous_response_id=previous, request=request
         )
 
+    @in_a_span
     async def _record_call(
         self, call: Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
     ) -> dict[str, Any]:
@@ -173,11 +189,11 @@ class Session:
         started = time.perf_counter()
         self._end_tool_time(started)
         try:
-            answer, num_retries = await self._send(request, timeout_s)
+            answer, call.num_retries = await self._send(request, timeout_s)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
             raise
-        turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
+        turn = Turn(call, answer, started, time.perf_counter() - started, call.num_retries)
         with self._lock:
             self._refuse_if_late()
             self._take(turn)
