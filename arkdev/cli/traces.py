@@ -62,7 +62,7 @@ def _blocks(spans: Sequence[SpanRecord]) -> Iterator[tuple[SpanRecord, list[Span
     """
     known = {span.span_id: span for span in spans}
     children: dict[str, list[SpanRecord]] = defaultdict(list)
-    roots = []
+    roots: list[SpanRecord] = []
     for span in spans:
         is_root = span.parent_span_id not in known or "arkdev.grader" in span.attributes
         (roots if is_root else children[span.parent_span_id or ""]).append(span)

@@ -95,9 +95,7 @@ class BoundedLog:
         num_left_out = count - _max_lines(place)
         if num_left_out <= 0:
             return
-        text = (
-            f"{num_left_out:,} more lines are left out (the first {_max_lines(place):,} are kept)"
-        )
+        text = f"lines left out: {num_left_out:,}, all after the first {_max_lines(place):,}"
         line = LogLine(time.time(), "WARNING", _OWN_LOGGER, text, place)
         self._sink(replace(line, num_left_out=num_left_out))
 

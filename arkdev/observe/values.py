@@ -31,10 +31,10 @@ def cut(text: str, limit: int = MAX_CHARS) -> str:
     return text if left_out <= 0 else f"{text[:limit]}… ({left_out:,} more characters)"
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, depth: int = 0) -> Any:
     """Return what of `value` is data, as JSON has it; never raises."""
     try:
-        return _plain(value, 0)
+        return _plain(value, depth)
     except Exception as error:  # noqa: BLE001 (a plugin's own objects may do anything)
         return f"<{type(value).__name__}: {type(error).__name__} while it was read>"
 
@@ -55,7 +55,7 @@ def _plain(value: Any, depth: int) -> Any:
         return _mapping(value, depth)
     if isinstance(value, (list, tuple, AbstractSet)):
         items = list(value)
-        shown = [_plain(item, depth + 1) for item in items[:MAX_ITEMS]]
+        shown = [plain(item, depth + 1) for item in items[:MAX_ITEMS]]
         return shown if len(items) <= MAX_ITEMS else [*shown, f"… ({len(items) - MAX_ITEMS} more)"]
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value):,} bytes>"
@@ -64,7 +64,7 @@ def _plain(value: Any, depth: int) -> Any:
 
 def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     items = list(value.items())
-    shown = {str(key): _plain(item, depth + 1) for key, item in items[:MAX_ITEMS]}
+    shown = {str(key): plain(item, depth + 1) for key, item in items[:MAX_ITEMS]}
     if len(items) > MAX_ITEMS:
         shown["…"] = f"({len(items) - MAX_ITEMS} more)"
     return shown

@@ -19,9 +19,12 @@ from typing import Any
 from arkdev.runs.masking import masked_text
 from arkdev.runs.records import (
     Attempt,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -29,9 +32,12 @@ from arkdev.runs.records import (
 
 RECORD_TYPES = (
     Attempt,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
