@@ -252,6 +252,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
         "warnings": [*plan.notes, *map(str, plan.warnings)],
+        "trace": None,
     }
     if outcome.tracing is not None:
         document["trace"] = {

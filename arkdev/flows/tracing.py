@@ -26,6 +26,8 @@ from arkdev.errors import MissingExtraError
 from arkdev.observe import spans
 from arkdev.observe.span_export import ExportCounts, SpanExport, SpanReceiver
 from arkdev.observe.span_threads import threads_follow
+from arkdev.plugin.traffic.patches import traffic_through
+from arkdev.plugin.traffic.traced_calls import TracedCalls
 from arkdev.runs.masking import masked_value
 from arkdev.runs.records import SpanRecord
 from arkdev.runs.writer import RunWriter, iso_time
@@ -119,6 +121,7 @@ def traced(
     with ExitStack() as stack:
         recording = stack.enter_context(spans.recording(on_end))
         stack.enter_context(threads_follow())
+        stack.enter_context(traffic_through([TracedCalls()], own_urls=[own_url]))
         recording.own_url = own_url
         tracing = Tracing(recording, exports=exports)
         try:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import cozeloop  # type: ignore[import-not-found]
-from cozeloop.internal.trace.model.model import (  # type: ignore[import-not-found]
+import cozeloop  # noqa: TID253 (the leaf)
+from cozeloop.internal.trace.model.model import (  # noqa: TID253 (the leaf)
     QueueConf,
 )
 

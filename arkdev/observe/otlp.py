@@ -7,12 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import (
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: TID253 (the leaf)
+from opentelemetry.sdk.resources import Resource  # noqa: TID253 (the leaf)
+from opentelemetry.sdk.trace import ReadableSpan  # noqa: TID253 (the leaf)
+from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: TID253 (the leaf)
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope  # noqa: TID253 (the leaf)
+from opentelemetry.trace import (  # noqa: TID253 (the leaf)
     Link,
     SpanContext,
     SpanKind,

@@ -44,7 +44,8 @@ class TracedCalls:
         if request.body is not None:
             span.attributes["http.request.body.size"] = len(request.body)
         if isinstance(outcome, HttpFailure):
-            span.fail(outcome.message)
+            if outcome.kind != "cancelled":  # which is nobody's failure
+                span.fail(outcome.message)
             span.attributes["error.type"] = outcome.kind
         else:
             span.attributes["http.response.status_code"] = outcome.status
