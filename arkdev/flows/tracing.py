@@ -14,6 +14,7 @@ set, nothing is recorded.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -111,10 +112,11 @@ def traced(
         yield None
         return
     exports = [SpanExport(each, mask=_masking(secrets)) for each in receivers]
+    file = _SpanFile(run)
 
     def on_end(span: spans.Span) -> None:
         if writes_file:
-            run.span(_record(span))
+            file.add(span)
         for export in exports:
             export.add(span)
 
@@ -129,6 +131,29 @@ def traced(
         finally:
             recording.is_on = False
             tracing.counts = tuple(export.close() for export in exports)
+
+
+class _SpanFile:
+    """Writes the spans of an attempt when it has ended, all at once.
+
+    One by one they would cost several times as much: each write lets other threads have their turn.
+    """
+
+    def __init__(self, run: RunWriter) -> None:
+        self._run = run
+        self._waiting: dict[int, list[SpanRecord]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, span: spans.Span) -> None:
+        """Take a span that ended; from any thread."""
+        root = span.root
+        record = _record(span)
+        with self._lock:
+            if root.is_open:
+                self._waiting.setdefault(root.span_id, []).append(record)
+                return
+            records = [*self._waiting.pop(root.span_id, ()), record]
+        self._run.spans(records)
 
 
 def _receivers(envs: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[_Make]:

@@ -304,6 +304,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         error=failed.error if failed else None,
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
+        call_metrics=tuple(call.metrics for call in calls),
         faults=tuple(fault for call in calls for fault in call.faults),
     )
 

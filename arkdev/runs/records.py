@@ -172,6 +172,7 @@ class GraderRecord:
     rewards: tuple[float | None, ...]
     """In the order of the group's `trajectory_ids`."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """Of a grader that is called for each trajectory the means over its calls."""
     attempts: int = 1
     duration_s: float = 0.0
     error: str | None = None
@@ -183,6 +184,8 @@ class GraderRecord:
     """Advantages of its own instead of the built-in ones, in the order of `rewards`."""
     tok_advantages: tuple[tuple[float, ...] | None, ...] | None = None
     """The same for each token of each trajectory."""
+    call_metrics: tuple[dict[str, float], ...] = ()
+    """Of a grader that is called for each trajectory the metrics of each call; else nothing."""
 
 
 @dataclass(frozen=True)

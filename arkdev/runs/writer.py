@@ -7,7 +7,7 @@ import json
 import os
 import secrets as random_names
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ _TEMPORARY = ".tmp"
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
-    Methods raise `OutputError` when the disk refuses, but for `log` and `span`: what a plugin logs
+    Methods raise `OutputError` when the disk refuses, but for `log` and `spans`: what a plugin logs
     must not fail the plugin, so the next record raises it.
 
     A record is on its way to the disk when its method returns: killing the process loses none.
@@ -151,9 +151,9 @@ class RunWriter:
         """Append to ``logs/plugin.jsonl``."""
         self._append_quietly(PLUGIN_LOG, record)
 
-    def span(self, record: SpanRecord) -> None:
-        """Append to ``traces.jsonl``."""
-        self._append_quietly(SPANS, record)
+    def spans(self, records: Sequence[SpanRecord]) -> None:
+        """Append to ``traces.jsonl``, in one write."""
+        self._append_quietly(SPANS, *records)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -170,10 +170,11 @@ class RunWriter:
             os.close(self._lock)
             self._lock = -1
 
-    def _append_quietly(self, name: str, record: object) -> None:
+    def _append_quietly(self, name: str, *records: object) -> None:
+        lines = b"".join(encoded(record, secrets=self._secrets)[0] for record in records)
         try:
             with _disk_faults_named(self.folder):
-                self._files[name].append(encoded(record, secrets=self._secrets)[0])
+                self._files[name].append(lines)
         except OutputError as error:
             self._log_problem = error
 
@@ -248,7 +249,7 @@ def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) 
 
 def iso_time(moment: datetime) -> str:
     """Return a moment in UTC as run folders write it, with microseconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _make_new(root: Path, kind: str, started: datetime) -> Path:

@@ -357,3 +357,26 @@ def test_the_waterfall_fits_80_columns_in_ascii(
     assert max(map(len, lines)) <= 80
     told = arkdev("show", "latest", "--trace")
     assert (told.exit_code, "--trace is of one trajectory" in told.err) == (2, True)
+
+
+def test_a_traced_grader_with_a_bare_decorator_and_the_older_type(workspace: Workspace) -> None:
+    workspace.write(
+        "plugins/grader.py",
+        """
+        from ark_sdk.core.trace import trace_monitor
+        from ark_sdk.resources.pipeline_plugin import single_grader
+        from ark_sdk.types.pipeline_plugin import PluginContext, SingleGraderResult
+        from ark_sdk.types.pipeline_plugin.rollout import ChatCompletion, ChatCompletionSample
+
+        @single_grader
+        @trace_monitor
+        def one(
+            context: PluginContext, sample: ChatCompletionSample, completion: ChatCompletion
+        ) -> SingleGraderResult:
+            return SingleGraderResult(reward=1.0)
+        """,
+    )
+    run = workspace.run(trace=True)
+    (grader,) = (span for span in spans_of(run)["0.0"] if span.name == "grade one")
+    assert grader.attributes["input"]["completion"]["messages"][0]["content"] == "hello"
+    assert grader.attributes["output"]["reward"] == 1.0

@@ -97,14 +97,12 @@ def test_each_record_is_one_line_in_its_file(tmp_path):
 
 def test_a_span_keeps_what_json_lacks_and_hides_secrets(tmp_path):
     writer = create(tmp_path, secrets=["sk-very-secret"])
-    attributes = {"odd": object, "said": ["sk-very-secret"]}
-    writer.span(
-        SpanRecord(
-            "a" * 32, "b" * 16, None, "chat", "client", AT, 0.5, ("7.1",), 0, None, attributes
-        )
-    )
-    (line,) = lines(writer, "traces.jsonl")
-    assert line["attributes"] == {"odd": "<class 'object'>", "said": ["***"]}
+    given = {"odd": object, "said": ["sk-very-secret"]}
+    ids = ("a" * 32, "b" * 16, None)
+    span = SpanRecord(*ids, "chat", "client", AT, 0.5, ("7.1",), 0, attributes=given)
+    writer.spans([span, span])
+    for line in lines(writer, "traces.jsonl"):
+        assert line["attributes"] == {"odd": "<class 'object'>", "said": ["***"]}
 
 
 def test_text_is_written_as_utf8_without_escapes_or_bom(tmp_path):
