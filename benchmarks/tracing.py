@@ -1,6 +1,6 @@
 """What tracing costs: rollouts per second with and without it, and whether a span is lost.
 
-python benchmarks/tracing.py                        128 in flight, 50 ms and 1 s of latency
+python benchmarks/tracing.py                        128 in flight, 50 and 500 ms of latency
 python benchmarks/tracing.py --in-flight 32 --latencies-ms 200 --json
 
 A pair of runs, with and without, is measured `--rounds` times in turn and the medians compared, for
@@ -131,9 +131,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--in-flight", type=int, default=128)
-    parser.add_argument("--latencies-ms", default="50,1000")
-    parser.add_argument("--rollouts-per-slot", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--latencies-ms", default="50,500")
+    parser.add_argument("--rollouts-per-slot", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     measurements: list[Measurement] = []

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arkdev.observe.values import cut, plain
+from arkdev.observe.values import MAX_CHARS, plain
 
 OPERATION = "gen_ai.operation.name"
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
@@ -28,6 +28,12 @@ _SAMPLING = {
     "max_new_tokens": "gen_ai.request.max_tokens",
     "seed": "gen_ai.request.seed",
 }
+_NUMBERS = frozenset((int, float))
+_DETAILS = (
+    ("prompt_tokens_details", "cached_tokens", "gen_ai.usage.cache_read.input_tokens"),
+    ("completion_tokens_details", "reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"),
+)
+_NO_CHOICES: list[dict[str, Any]] = [{}]
 
 
 def request_attributes(
@@ -42,32 +48,36 @@ def request_attributes(
         INPUT_MESSAGES: [_message(message) for message in new_messages(messages)],
         "arkdev.num_messages": len(messages),
     }
-    for name, attribute in _SAMPLING.items():
-        if sampling.get(name) is not None:
-            attributes[attribute] = plain(sampling[name])
+    for name, value in sampling.items():
+        attribute = _SAMPLING.get(name)
+        if attribute is not None and type(value) in _NUMBERS:
+            attributes[attribute] = value
     stop = sampling.get("stop")
     if stop:
-        attributes["gen_ai.request.stop_sequences"] = (
-            [stop] if isinstance(stop, str) else list(stop)
-        )
+        sequences = [stop] if isinstance(stop, str) else list(stop)
+        attributes["gen_ai.request.stop_sequences"] = sequences
     return attributes
 
 
 def answer_attributes(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a Chat Completions answer."""
-    choice = (answer.get("choices") or [{}])[0]
+    choice = (answer.get("choices") or _NO_CHOICES)[0]
     usage = answer.get("usage") or {}
     reason = choice.get("finish_reason")
+    message = _message(choice.get("message") or {})
+    message["finish_reason"] = reason
     attributes = {
         "gen_ai.response.id": answer.get("id"),
         "gen_ai.response.model": answer.get("model"),
         INPUT_TOKENS: usage.get("prompt_tokens"),
         OUTPUT_TOKENS: usage.get("completion_tokens"),
-        "gen_ai.usage.cache_read.input_tokens": _detail(usage, "prompt", "cached_tokens"),
-        "gen_ai.usage.reasoning.output_tokens": _detail(usage, "completion", "reasoning_tokens"),
-        OUTPUT_MESSAGES: [{**_message(choice.get("message") or {}), "finish_reason": reason}],
-        "gen_ai.response.finish_reasons": [reason] if reason else None,
+        OUTPUT_MESSAGES: [message],
     }
+    if reason:
+        attributes["gen_ai.response.finish_reasons"] = [reason]
+    for side, name, attribute in _DETAILS:
+        if usage.get(side):
+            attributes[attribute] = usage[side].get(name)
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -79,39 +89,30 @@ def new_messages(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
     return messages
 
 
-def _detail(usage: Mapping[str, Any], side: str, name: str) -> Any:
-    return (usage.get(f"{side}_tokens_details") or {}).get(name)
-
-
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message in parts, as the conventions have it."""
-    role, content = str(message.get("role") or "assistant"), message.get("content")
-    parts: list[dict[str, Any]] = []
+    role, content = message.get("role") or "assistant", message.get("content")
     if role == "tool":
-        call_id, response = message.get("tool_call_id"), plain(content)
-        return {
-            "role": role,
-            "parts": [{"type": "tool_call_response", "id": call_id, "response": response}],
-        }
+        answer = {"type": "tool_call_response", "id": message.get("tool_call_id")}
+        return {"role": role, "parts": [{**answer, "response": _kept(content)}]}
+    parts: list[dict[str, Any]] = []
     if message.get("reasoning_content"):
-        parts.append({"type": "reasoning", "content": plain(message["reasoning_content"])})
+        parts.append({"type": "reasoning", "content": _kept(message["reasoning_content"])})
     if isinstance(content, str):
         if content:
-            parts.append({"type": "text", "content": cut(content)})
+            parts.append({"type": "text", "content": _kept(content)})
     elif content:
         parts += [_content_part(part) for part in plain(content)]
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        arguments = plain(function.get("arguments"))
-        parts.append(
-            {
-                "type": "tool_call",
-                "id": call.get("id"),
-                "name": function.get("name"),
-                "arguments": arguments,
-            }
-        )
+        part = {"type": "tool_call", "id": call.get("id"), "name": function.get("name")}
+        parts.append({**part, "arguments": _kept(function.get("arguments"))})
     return {"role": role, "parts": parts}
+
+
+def _kept(value: Any) -> Any:
+    """Return a value as spans keep it; of a text of ordinary length, the text."""
+    return value if type(value) is str and len(value) <= MAX_CHARS else plain(value)
 
 
 def _content_part(part: Any) -> dict[str, Any]:

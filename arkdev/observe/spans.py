@@ -238,32 +238,44 @@ def recording(on_end: Callable[[Span], None]) -> Iterator[Recording]:
         made.is_on = False
 
 
-@contextmanager
-def current_is(span: Span | None) -> Iterator[None]:
-    """Make `span` the current one inside the block."""
-    token = _current.set(span)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+class current_is:
+    """Makes `span` the current one inside the block."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def __enter__(self) -> Span | None:
+        self._token = _current.set(self._span)
+        return self._span
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        _current.reset(self._token)
 
 
-@contextmanager
-def opened(span: Span | None) -> Iterator[Span | None]:
-    """Make `span` the current one inside the block, then end it, with the error that left it.
+class opened:
+    """Makes `span` the current one inside the block, then ends it, with the error that left it.
 
     With None nothing happens.
     """
-    made_by = _Active.recording
-    if span is None or made_by is None:
-        yield None
-        return
-    token = _current.set(span)
-    try:
-        yield span
-    except BaseException as error:
-        span.fail(error)
-        raise
-    finally:
-        _current.reset(token)
-        made_by.end(span)
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def __enter__(self) -> Span | None:
+        if self._span is not None:
+            self._token = _current.set(self._span)
+        return self._span
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._span is None:
+            return
+        _current.reset(self._token)
+        if error is not None:
+            self._span.fail(error)
+        recording = _Active.recording
+        if recording is not None:
+            recording.end(self._span)

@@ -7,6 +7,7 @@ record walked in Python and cleaned.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -96,6 +97,7 @@ def encoded(
     return line, tuple(warnings) if warnings is not None else None
 
 
+@functools.lru_cache(maxsize=64)
 def _in_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 

@@ -22,7 +22,6 @@ from arkdev.runs.records import (
     GroupRecord,
     Manifest,
     PluginLogRecord,
-    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
 )
@@ -151,8 +150,8 @@ class RunWriter:
         """Append to ``logs/plugin.jsonl``."""
         self._append_quietly(PLUGIN_LOG, record)
 
-    def spans(self, records: Sequence[SpanRecord]) -> None:
-        """Append to ``traces.jsonl``, in one write."""
+    def spans(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append to ``traces.jsonl``, in one write; `records` have the fields of a `SpanRecord`."""
         self._append_quietly(SPANS, *records)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:

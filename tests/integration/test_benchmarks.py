@@ -24,3 +24,21 @@ def test_the_harness_benchmark_measures_arkdev_itself():
     measured = json.loads(told.stdout)
     assert [each["variant"] for each in measured] == ["endpoint", "arkdev", "arkdev-sync"]
     assert all(each["num_rollouts"] >= 2 for each in measured)
+
+
+def test_the_tracing_benchmark_counts_every_span():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "tracing.py"), "--json"),
+            *("--in-flight", "2", "--rollouts-per-slot", "1", "--latencies-ms", "1"),
+            *("--rounds", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = {each["way"]: each for each in json.loads(told.stdout)}
+    assert measured["file"]["spans_got"] == measured["otlp"]["spans_got"] == 2 * 5
+    assert measured["off"]["spans_got"] == 0
