@@ -60,7 +60,7 @@ class HttpFailure:
 
     kind: str
     """``timeout``, ``unreachable``, ``raise`` (the connection broke, or another error of the
-    library), ``cancelled`` (the plugin gave the call up: nobody's failure; for `after` alone)."""
+    library), ``cancelled`` (given up by the plugin, or not sent: no failure; for `after` alone)."""
     message: str
     is_injected: bool = False
     """As of a response."""
