@@ -24,7 +24,7 @@ class HttpRequest:
     """What a plugin is about to send. Header names are in lower case."""
 
     library: str
-    """``httpx``, ``httpx2``, ``aiohttp`` or ``requests``."""
+    """``httpx``, ``httpx2``, ``aiohttp``, ``requests`` or ``urllib3``."""
     method: str
     url: str
     headers: Mapping[str, str]

@@ -19,6 +19,7 @@ import httpx2
 import openai
 import pytest
 import requests
+import urllib3
 
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpResponse
 from arkdev.plugin.traffic.patches import traffic_through
@@ -114,6 +115,25 @@ async def _requests(url: str) -> Got:
         return replace(_got(response), cookies=dict(session.cookies))
 
 
+async def _urllib3(url: str) -> Got:
+    with urllib3.PoolManager() as pool:
+        response = pool.request("POST", url, json={"q": 1}, timeout=5, retries=urllib3.Retry(1))
+        if response.status >= 400:
+            raise _BadStatus(response.status)
+        return Got(
+            response.status,
+            {name.lower(): value for name, value in response.headers.items()},
+            response.json(),
+            response.data.decode(),
+            url,
+            dict(each.split("=") for each in response.headers.getlist("set-cookie")),
+        )
+
+
+class _BadStatus(Exception):
+    """urllib3 has none."""
+
+
 LIBRARIES = [
     *(
         Library(
@@ -142,6 +162,14 @@ LIBRARIES = [
         requests.exceptions.ConnectionError,
         requests.exceptions.ChunkedEncodingError,
         requests.exceptions.HTTPError,
+    ),
+    Library(
+        "urllib3",
+        _urllib3,
+        urllib3.exceptions.MaxRetryError,
+        urllib3.exceptions.MaxRetryError,
+        urllib3.exceptions.ProtocolError,
+        _BadStatus,
     ),
 ]
 every_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
@@ -212,7 +240,7 @@ async def test_a_failure_is_the_librarys_own_error(
         isinstance(caught.value, library.timeout) and kind == "timeout"
     )
     assert "as the rule wants it" in str(caught.value)
-    if not isinstance(caught.value, aiohttp.ClientError):
+    if library.name not in ("aiohttp", "urllib3"):  # which do not keep it
         assert caught.value.request.method == "POST"  # type: ignore[attr-defined]
     assert rule.outcomes == [failure]
     assert service.seen == []
@@ -318,6 +346,7 @@ def test_nothing_is_patched_without_rules_and_all_is_restored(service: Service) 
             httpx2.AsyncClient._transport_for_url,
             aiohttp.ClientSession._request,
             requests.adapters.HTTPAdapter.send,
+            urllib3.HTTPSConnectionPool.urlopen,
             *sys.meta_path,
         ]
 
@@ -414,6 +443,29 @@ async def test_openais_clients_retry_as_with_the_real_thing(service: Service) ->
         )
     await client.close()
     assert len(rule.requests) == 4
+
+
+def test_what_urllib3_and_requests_send_through_it_is_one_call_each(service: Service) -> None:
+    rule = Rule()
+    retry = urllib3.Retry(2, status_forcelist=[503], backoff_factor=0.001)
+    with traffic_through([rule]), attempted():
+        with urllib3.PoolManager() as pool:
+            with pytest.raises(urllib3.exceptions.MaxRetryError):
+                pool.request("GET", f"{service.url}/status/503", retries=retry)
+            response = pool.request("GET", f"{service.url}/ok", preload_content=False)
+            assert response.read() == b'{"city": "Oslo"}'
+            response.release_conn()
+        with requests.Session() as session:
+            session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+            with pytest.raises(requests.exceptions.RetryError):
+                session.get(f"{service.url}/status/503")
+    assert [request.library for request in rule.requests] == ["urllib3", "urllib3", "requests"]
+    assert len(service.seen) == 7
+    assert [getattr(outcome, "kind", "answered") for outcome in rule.outcomes] == [
+        "raise",
+        "answered",
+        "raise",
+    ]
 
 
 def test_custom_transports_are_calls_like_any_other() -> None:
