@@ -21,6 +21,7 @@ import pytest
 import requests
 import urllib3
 
+from arkdev.errors import ArkdevError
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpResponse
 from arkdev.plugin.traffic.patches import traffic_through
 from tests.unit.plugin.traffic.service import Rule, Service, attempted, json_response, serving
@@ -412,6 +413,16 @@ async def test_event_streams_are_read_as_they_come_on_an_event_loop(service: Ser
     assert [outcome.body for outcome in rule.outcomes] == [None, None]  # type: ignore[union-attr]
 
 
+def test_a_body_that_is_not_encoded_as_it_says_fails_where_it_always_does(
+    service: Service,
+) -> None:
+    with traffic_through([Rule()]), attempted(), httpx.Client() as client:
+        with pytest.raises(httpx.DecodingError):
+            client.get(f"{service.url}/nogzip")
+        with client.stream("GET", f"{service.url}/nogzip") as response:
+            assert b"".join(response.iter_raw()) == b"plain"
+
+
 async def test_an_answer_can_be_streamed(service: Service) -> None:
     rule = Rule(reply=lambda _: json_response(200, list(range(9))))
     with traffic_through([rule]), attempted():
@@ -498,6 +509,38 @@ async def test_a_call_that_the_plugin_gives_up_ends(service: Service) -> None:
         assert outcome.kind == "cancelled"
     assert [duration_s > 0.01 for _, _, duration_s in sending.ended] == [True, True]
     assert [duration_s for _, _, duration_s in waiting.ended] == [0, 0]
+
+
+async def test_a_call_that_aiohttp_does_not_send_ends_too(service: Service) -> None:
+    async def cached(request: aiohttp.ClientRequest, handler: object) -> Any:
+        raise LookupError("not in the cache")
+
+    rule = Rule()
+    with traffic_through([rule]), attempted():
+        session = aiohttp.ClientSession(middlewares=(cached,))
+        with pytest.raises(LookupError):
+            await session.get(f"{service.url}/ok")
+        await session.close()
+        with pytest.raises(RuntimeError, match="Session is closed"):
+            await session.get(f"{service.url}/ok")
+    assert len(rule.requests) == 2
+    assert [outcome.kind for outcome in rule.outcomes] == ["cancelled"] * 2  # type: ignore[union-attr]
+    assert service.seen == []
+
+
+@every_library
+async def test_an_error_of_arkdevs_own_is_no_failure_of_the_service(
+    library: Library, service: Service
+) -> None:
+    def reply(_: object) -> None:
+        raise ArkdevError("the tape has another request")
+
+    rule = Rule(reply=reply)
+    with traffic_through([rule]), attempted(), pytest.raises(ArkdevError):
+        await library.post(f"{service.url}/ok")
+    (outcome,) = rule.outcomes
+    assert isinstance(outcome, HttpFailure)
+    assert outcome.kind == "cancelled"
 
 
 async def test_aiohttps_own_total_timeout_is_a_timeout(service: Service) -> None:
