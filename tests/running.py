@@ -25,7 +25,8 @@ from arkdev.plugin.proxy import InferenceProxy
 from arkdev.runs.records import GroupRecord
 from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.gateway import Gateway
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
 from arkdev.types import ChatCompletionSample, PluginContext
 
 LINE = {"messages": [{"role": "user", "content": "how is the weather?"}]}

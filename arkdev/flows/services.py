@@ -16,7 +16,8 @@ from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.rollouts import SessionDoor
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import RetryPolicy, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import SessionServices
 
 _MODEL_CALL_TIMEOUT_S = 600.0
 """As the platform's own client waits for an answer."""

@@ -31,7 +31,8 @@ from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
-from arkdev.sessions.session import RetryPolicy, Session
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import Session
 
 
 @dataclass(frozen=True)

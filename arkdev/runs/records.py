@@ -87,6 +87,8 @@ class Attempt:
     traceback: str | None = None
     num_model_call_retries: int = 0
     """How often model calls were sent again, those included that failed in the end."""
+    limit_wait_s: float = 0.0
+    """What its model calls, added up, waited for the endpoint's limits."""
     faults: tuple[FaultRecord, ...] = ()
     """In the order in which they happened."""
 
@@ -107,6 +109,8 @@ class TurnRecord:
     """From this answer to the next request, when it called tools and a next request came."""
     num_retries: int = 0
     """How often the session sent the call again."""
+    waited_s: float = 0.0
+    """For the endpoint's limits, before it was sent; not in `duration_s`."""
     via: str = "wrapped"
     """"wrapped" client or "raw" through the gateway."""
     response_id: str | None = None
