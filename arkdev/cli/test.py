@@ -86,6 +86,31 @@ def plugin(
             help="Rollouts at once (default: the job's batch_size, or 32).",
         ),
     ] = None,
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--requests-per-minute", metavar="N", min=1, help="Limit of model calls, evenly."
+        ),
+    ] = None,
+    tokens_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens-per-minute",
+            metavar="N",
+            min=1,
+            help="Limit of their prompts and answers together.",
+        ),
+    ] = None,
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option("--max-in-flight", metavar="N", min=1, help="Model calls under way at most."),
+    ] = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive", help="Find out how many model calls the endpoint takes at once."
+        ),
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -169,6 +194,10 @@ def plugin(
         limit=limit,
         num_generations=n_sample,
         concurrency=concurrency,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_in_flight=max_in_flight,
+        adaptive=adaptive,
         endpoint=endpoint,
         model=model,
         api_key_env=api_key_env,

@@ -1,4 +1,4 @@
-"""The time of one model call: its limit, what it waited for limits of ours, and its end from outside.
+"""The time of one model call: its limit, what it waited for limits of ours, its end from outside.
 
 A call that a limit holds back is not late: its time stands still meanwhile.
 """

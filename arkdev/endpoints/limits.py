@@ -1,8 +1,8 @@
 """An endpoint that is asked no faster than its limits allow, from whatever event loop.
 
-The limits live on one loop, so calls of asynchronous plugins (the harness's loop) and of synchronous
-ones (the background loop) share one budget. A call takes a place among those under way first and
-then waits for its turn by rate: that way what goes out is even, whatever waited before.
+The limits live on one loop, so calls of asynchronous plugins (the harness's loop) and of
+synchronous ones (the background loop) share one budget. A call takes a place among those under way
+first and then waits for its turn by rate: that way what goes out is even, whatever waited before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import json
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -43,6 +42,19 @@ class EndpointUse:
     """With ``--adaptive``."""
 
 
+def within_limits(
+    endpoint: Endpoint,
+    limits: EndpointLimits,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    adaptive: AdaptiveLimit | None = None,
+) -> Endpoint:
+    """Return `endpoint` held to its limits; itself where there are none."""
+    if adaptive is None and limits == EndpointLimits():
+        return endpoint
+    return LimitedEndpoint(endpoint, limits, loop=loop, adaptive=adaptive)
+
+
 class _End(Enum):
     """How a call ended, for the adaptive limit."""
 
@@ -66,7 +78,7 @@ class _Permit:
 class _Seen:
     """What the report tells."""
 
-    waited_s: Counter[str] = field(default_factory=Counter)
+    waited_s: dict[str, float] = field(default_factory=dict)
     num_held_back: int = 0
     in_flight: int = 0
     peak_in_flight: int = 0
@@ -147,7 +159,7 @@ class LimitedEndpoint:
         )
 
     def _estimate(self, request: ModelRequest) -> float:
-        """Tokens of a call before it is made: its JSON by bytes, and an answer like those so far."""
+        """Tokens of a call before it is made: its JSON by bytes, and an answer as those so far."""
         body = {name: request.body[name] for name in ("messages", "tools") if name in request.body}
         num_bytes = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
         seen = self._seen
@@ -205,7 +217,7 @@ class LimitedEndpoint:
         is_limited = (self._gate, self._rate, self._budget)
         for name, limit, waited_s in zip(names, is_limited, waits, strict=True):
             if limit is not None:
-                self._seen.waited_s[name] += waited_s
+                self._seen.waited_s[name] = self._seen.waited_s.get(name, 0.0) + waited_s
         self._seen.num_held_back += sum(waits) > _UNNOTICED_S
 
     async def _enter(self) -> None:

@@ -87,9 +87,7 @@ def resolve_endpoint(
         raise UsageError(
             f"the endpoint {spec.name!r} needs no key", hint="Leave out --api-key-env."
         )
-    return replace(
-        spec, model=model or spec.model, api_key_env=api_key_env or spec.api_key_env
-    )
+    return replace(spec, model=model or spec.model, api_key_env=api_key_env or spec.api_key_env)
 
 
 def list_endpoints(

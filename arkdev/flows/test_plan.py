@@ -14,6 +14,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import DataError, JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
+from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
@@ -73,6 +74,11 @@ class PluginTestPlan:
         return self.num_samples * self.num_generations
 
     @property
+    def max_in_flight(self) -> int:
+        """Model calls that may be under way at once."""
+        return most_in_flight(self.endpoint, concurrency=self.concurrency)
+
+    @property
     def success_threshold(self) -> float:
         """What was asked for, or what a rollout gets when every grader gives it 1."""
         if self.request.success_threshold is not None:
@@ -113,6 +119,9 @@ class PluginTestPlan:
             "num_samples": self.num_samples,
             "num_generations": self.num_generations,
             "concurrency": self.concurrency,
+            "limits": recorded_limits(
+                self.endpoint, self.workspace, is_adaptive=self.request.adaptive
+            ),
             "endpoint": {
                 "name": self.endpoint.name,
                 "base_url": self.endpoint.base_url,
@@ -174,18 +183,19 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
     batch_size = job.batch_size if job else None
+    concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
         request=request,
         workspace=workspace,
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=endpoint,
+        endpoint=with_limits(endpoint, request, concurrency=concurrency),
         files=files,
         line=line,
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
-        concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
+        concurrency=concurrency,
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),

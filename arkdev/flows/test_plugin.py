@@ -6,7 +6,7 @@ import gc
 import platform
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +25,7 @@ from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import FunctionHost, InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -78,7 +78,8 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, recorder)
+        host = InProcessHost()
+        engine = _engine(plan, services, recorder, host=host)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
@@ -90,7 +91,10 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = masked_value(statistics.summary(), secrets=plan.secrets)
+        limits = await services.limits.report(host)
+        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+        summary = masked_value(summary, secrets=plan.secrets)
+        run.event("limits", **limits.to_json())
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -124,8 +128,9 @@ def _all_unreachable(summary: Summary) -> bool:
     return bool(errors) and all(any(w in error.message for w in words) for error in errors)
 
 
-def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
-    host = InProcessHost()
+def _engine(
+    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+) -> Engine:
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

@@ -104,8 +104,8 @@ def asked_wait_s(headers: Mapping[str, str], *, now: float) -> float | None:
     A date that is past gives a negative number. None: nothing is asked, or nothing that can be
     read.
 
-    >>> asked_wait_s({"retry-after-ms": "250"}, now=0.0), asked_wait_s({"retry-after": "2"}, now=0.0)
-    (0.25, 2.0)
+    >>> [asked_wait_s({name: "250"}, now=0.0) for name in ("retry-after-ms", "retry-after")]
+    [0.25, 250.0]
     >>> asked_wait_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, now=30.5)
     30.5
     """
