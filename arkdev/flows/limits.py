@@ -16,6 +16,7 @@ from arkdev.harness.limits_report import LimitsReport
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.job.workspace import Workspace
 from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.sessions.background import BackgroundLoop
 
 
@@ -66,6 +67,11 @@ class LimitsInForce:
     """What the sessions ask: held to its limits, or as it was."""
     tools: ToolRule | None = None
     """Holds back the HTTP calls of plugins; None without limits of tools."""
+
+    @property
+    def rules(self) -> tuple[TrafficRule, ...]:
+        """What the HTTP calls of plugins are to pass first: waiting is no part of their time."""
+        return () if self.tools is None else (self.tools,)
 
     async def report(self, host: InProcessHost) -> LimitsReport:
         """Return what the limits did so far, those of time included."""

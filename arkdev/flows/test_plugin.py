@@ -26,6 +26,7 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import FunctionHost, InProcessHost
+from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -77,6 +78,8 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        own_urls = [services.sessions.gateway_url]
+        stack.enter_context(traffic_through(services.limits.rules, own_urls=own_urls))
         stack.enter_context(_rare_garbage_collection())
         host = InProcessHost()
         engine = _engine(plan, services, recorder, host=host)
