@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import TypeVar
 
 from arkdev.errors import EndpointUnreachableError
@@ -17,9 +18,11 @@ _T = TypeVar("_T")
 
 
 class CallClock:
-    """Times one call on its event loop. `timeout_s` is for each time that it is sent; None: none.
+    """Times one call on its event loop; entered, it spans the call: after `cut` that ends with
+    `TimeoutError`.
 
-    `waited_s` is what the call waited for limits so far, in seconds.
+    `timeout_s` is for each time that the call is sent; None: none. `waited_s` is what it waited for
+    limits so far, in seconds.
     """
 
     def __init__(self, timeout_s: float | None = None) -> None:
@@ -29,18 +32,24 @@ class CallClock:
         self._whole: asyncio.Timeout | None = None
         self._sending: asyncio.Timeout | None = None
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run the whole call; after `cut` it ends with `TimeoutError`."""
+    async def __aenter__(self) -> CallClock:
         self._loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(None) as self._whole:
-                yield
-        finally:
-            self._whole = None
+        self._whole = asyncio.timeout(None)
+        await self._whole.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        whole, self._whole = self._whole, None
+        if whole is not None:
+            await whole.__aexit__(kind, error, trace)
 
     def cut(self) -> None:
-        """End the call that is `running`; from any thread."""
+        """End the call that runs; from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # its loop has ended, and the call with it
                 self._loop.call_soon_threadsafe(self._expire)

@@ -325,7 +325,7 @@ class Session:
         """Send a request, as often as it helps, until the attempt ends; also return the retries."""
         clock, services = request.clock, self._services
         try:
-            async with clock.running():
+            async with clock:
                 with self._lock:
                     self._refuse_if_late()
                     self._under_way.add(clock)

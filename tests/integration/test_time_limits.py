@@ -1,12 +1,10 @@
-"""Plugins that run out of time: nothing of theirs counts, and the command still ends (decision 4)."""
+"""Plugins that run out of time: nothing of theirs counts, and the command ends (decision 4)."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 

@@ -112,8 +112,7 @@ async def test_other_samples_go_on_while_one_waits_and_it_holds_no_place():
             run.endpoint, EndpointLimits(max_in_flight=1), loop=run.services.blocking_loop
         )
         waiting = asyncio.create_task(run.session().complete(QUESTION))
-        while not run.requests:
-            await asyncio.sleep(0.001)
+        await a_request_of(run)
         quick = await run.session().complete(QUESTION)
         assert quick["choices"][0]["message"]["content"] == "quick"
         assert not waiting.done()
@@ -156,8 +155,7 @@ async def test_a_call_that_is_under_way_when_its_attempt_ends_is_cut(way):
             call = asyncio.create_task(asyncio.to_thread(session.complete_blocking, QUESTION))
         else:
             call = asyncio.create_task(_post(session))
-        while not run.requests:
-            await asyncio.sleep(0.001)
+        await a_request_of(run)
         run.gateway.close(session)
         if way == "raw":
             assert "came after the end" in await asyncio.wait_for(call, 1)
@@ -167,6 +165,14 @@ async def test_a_call_that_is_under_way_when_its_attempt_ends_is_cut(way):
         run.endpoint._delay_s = 0.0
         await asyncio.wait_for(run.session().complete(QUESTION), 1)
     assert session.turns == ()
+
+
+async def a_request_of(run):
+    for _ in range(2000):
+        if run.requests:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("no request came")
 
 
 async def _post(session):
