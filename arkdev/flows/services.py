@@ -58,6 +58,7 @@ async def running_services(
             blocking_loop=background.loop,
             retries=retries,
             on_turn=observer.on_turn,
+            faults=plan.faults,
         )
         yield Services(sessions=sessions, door=gateway, endpoint=endpoint)
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.injection import with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
@@ -31,6 +32,7 @@ from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
+from arkdev.sessions.faults.answers import INJECTED
 from arkdev.sessions.session import RetryPolicy, Session
 
 
@@ -120,11 +122,14 @@ def exit_code_of(summary: Summary) -> ExitCode:
 def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
-    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+    return bool(errors) and all(
+        any(word in error.message for word in words) and INJECTED not in error.message
+        for error in errors
+    )
 
 
 def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
-    host = InProcessHost()
+    host = with_faults(InProcessHost(), plan)
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

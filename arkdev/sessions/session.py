@@ -19,11 +19,14 @@ from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import ArkdevError, EndpointError, EndpointUnreachableError, LateCallError
+from arkdev.errors import ArkdevError, EndpointError, LateCallError
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.sessions.faults.log import FaultLog
+from arkdev.sessions.faults.plan import FaultPlan
+from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
@@ -72,6 +75,8 @@ class SessionServices:
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     on_turn: Callable[[Session], None] | None = None
     """Told of each recorded call, from whatever thread made it."""
+    faults: FaultPlan | None = None
+    """What is injected into model calls; None: nothing."""
 
 
 class Session:
@@ -96,7 +101,7 @@ class Session:
         self._failed: list[tuple[dict[str, Any], str]] = []
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
-        self._faults: list[FaultRecord] = []
+        self._faults = FaultLog(started=self._started)
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
         self._lock = threading.Lock()
@@ -112,6 +117,11 @@ class Session:
     def name(self) -> str:
         """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.trajectory_id
+
+    @property
+    def number(self) -> int:
+        """1 is the first attempt (`arkdev.observe.attempt.Attempt`)."""
+        return self.identity.attempt + 1
 
     async def complete(
         self,
@@ -172,11 +182,19 @@ class Session:
         )
         started = time.perf_counter()
         self._end_tool_time(started)
+        sends = Sends(
+            call,
+            log=self._faults,
+            plan=self._services.faults,
+            trajectory=self.name,
+            attempt=self.number,
+        )
         try:
-            answer, num_retries = await self._send(request, timeout_s)
+            answer, num_retries = await self._send(sends, request, timeout_s)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
             raise
+        sends.made_good()
         turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
         with self._lock:
             self._refuse_if_late()
@@ -254,27 +272,18 @@ class Session:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong in the attempt, unless it has ended."""
-        fault = FaultRecord(
-            FaultSide(side),
-            kind,
-            target,
-            started_s=time.perf_counter() - self._started,
-            is_injected=is_injected,
-            detail=detail,
-        )
-        with self._lock:
-            if self._is_open:
-                self._faults.append(fault)
+        self._faults.add(FaultSide(side), kind, target, detail=detail, is_injected=is_injected)
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
         """What went wrong so far."""
-        return tuple(self._faults)
+        return self._faults.records
 
     def close(self) -> None:
         """End the attempt: from now on its calls are refused and nothing is recorded."""
         with self._lock:
             self._is_open = False
+        self._faults.close()
 
     def refused(self, text: str) -> None:
         """Remember a call that was refused before it was sent, in case the plugin hides it."""
@@ -324,13 +333,13 @@ class Session:
         return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
 
     async def _send(
-        self, request: ModelRequest, timeout_s: float | None
+        self, sends: Sends, request: ModelRequest, timeout_s: float | None
     ) -> tuple[dict[str, Any], int]:
-        policy = self._services.retries
+        endpoint, policy = self._services.endpoint, self._services.retries
         retry = 0
         while True:
             try:
-                return await self._send_once(request, timeout_s), retry
+                return await sends.send(endpoint, request, timeout_s=timeout_s), retry
             except EndpointError as error:
                 if not error.is_transient or retry >= policy.max_retries:
                     raise
@@ -339,17 +348,6 @@ class Session:
             retry += 1
             with self._lock:
                 self.num_retries += 1
-
-    async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
-        if timeout_s is None:
-            return await self._services.endpoint.complete(request)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._services.endpoint.complete(request)
-        except TimeoutError:
-            raise EndpointUnreachableError(
-                f"no answer within the {timeout_s} s that the plugin asked for", is_timeout=True
-            ) from None
 
     def _refuse_if_late(self) -> None:
         if not self._is_open:
