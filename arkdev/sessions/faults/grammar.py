@@ -35,7 +35,9 @@ SIDES_OF = {
 _ONLY_BY_NAME = (FaultSide.ROLLOUT,)
 """A kind without a side leaves these alone: a rollout that is not called tests nothing of it."""
 _RETRY_AFTER = ("429", "503")
-_ITEM = re.compile(r"(?:(\w+)\.)?(\w+)=(\d+(?:\.\d+)?)%(?::(\d+(?:\.\d+)?)(ms|s))?", flags=re.ASCII)
+_ITEM = re.compile(
+    r"(?:(\w+)\.)?([\w-]+)=(\d+(?:\.\d+)?)%(?::(\d+(?:\.\d+)?)(ms|s))?", flags=re.ASCII
+)
 _HINT = (
     "write KIND=RATE% or KIND=RATE%:DURATION, as in timeout=5%,429=10%,slow=5%:10s,grader.raise=2%"
 )
@@ -87,8 +89,12 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
 
 def described(faults: tuple[Fault, ...]) -> str:
     """Say in one line what is injected where."""
-    by_side = {side: [str(f) for f in faults if f.side is side] for side in FaultSide}
-    return "; ".join(f"{side}: {', '.join(texts)}" for side, texts in by_side.items() if texts)
+    sides_with: dict[str, list[str]] = {}
+    for side in FaultSide:
+        texts = ", ".join(str(fault) for fault in faults if fault.side is side)
+        if texts:
+            sides_with.setdefault(texts, []).append(side.value)
+    return "; ".join(f"{' and '.join(sides)}: {texts}" for texts, sides in sides_with.items())
 
 
 def _faults_of(item: str) -> Iterator[Fault]:
@@ -110,8 +116,9 @@ def _sides(item: str, side: str | None, *, kind: str) -> tuple[FaultSide, ...]:
     allowed = SIDES_OF[_known_kind(item, kind)]
     if side is None:
         return tuple(each for each in allowed if each not in _ONLY_BY_NAME)
-    if side not in list(FaultSide):
-        raise _error(item, unknown_name("side", side, known=list(FaultSide)))
+    sides = [each.value for each in FaultSide]
+    if side not in sides:
+        raise _error(item, unknown_name("side", side, known=sides))
     if side not in allowed:
         raise UsageError(
             f"--inject: {item}: the call of a {side} cannot answer {kind}",
