@@ -1,11 +1,19 @@
-"""The faults that ``--inject`` asks for, and where a test lets them in."""
+"""The faults that ``--inject`` asks for, and where a test lets them in.
+
+Those of model calls are the sessions' own (`arkdev.sessions.session.SessionServices.faults`).
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
 
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.faulty_host import FaultyHost
 from arkdev.plugin.host import FunctionHost
+from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.runs.records import FaultSide
+from arkdev.sessions.faults.traffic import FaultyTraffic
 
 
 def with_faults(host: FunctionHost, plan: PluginTestPlan) -> FunctionHost:
@@ -13,3 +21,19 @@ def with_faults(host: FunctionHost, plan: PluginTestPlan) -> FunctionHost:
     if plan.faults is None or not plan.faults.has(FaultSide.GRADER, FaultSide.ROLLOUT):
         return host
     return FaultyHost(host, plan.faults)
+
+
+def traffic_faults(
+    plan: PluginTestPlan, *, loop: asyncio.AbstractEventLoop
+) -> tuple[TrafficRule, ...]:
+    """Return the rule that makes HTTP calls of plugins fail as asked; none when none shall.
+
+    `loop` ends the delays: it must be one that plugins cannot block.
+    """
+    if plan.faults is None or not plan.faults.has(FaultSide.TOOL):
+        return ()
+
+    def call_later(delay_s: float, call: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(loop.call_later, delay_s, call)
+
+    return (FaultyTraffic(plan.faults, call_later=call_later),)

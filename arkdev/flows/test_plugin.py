@@ -14,7 +14,7 @@ from pathlib import Path
 from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
-from arkdev.flows.injection import with_faults
+from arkdev.flows.injection import traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
@@ -27,6 +27,7 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -78,6 +79,12 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        stack.enter_context(
+            traffic_through(
+                traffic_faults(plan, loop=services.sessions.blocking_loop),
+                own_urls=[services.sessions.gateway_url],
+            )
+        )
         stack.enter_context(_rare_garbage_collection())
         engine = _engine(plan, services, recorder)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()

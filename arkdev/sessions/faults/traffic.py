@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import blake2b
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
@@ -69,9 +70,9 @@ class FaultyTraffic:
             return None
         fault = strike.fault
         if fault.status is None:
-            return HttpFailure(fault.kind, detail_of(fault))
+            return HttpFailure(fault.kind, detail_of(fault), is_injected=True)
         body = json.dumps(error_body(fault)).encode("ascii")
-        return HttpResponse(fault.status, error_headers(fault), body)
+        return HttpResponse(fault.status, error_headers(fault), body, is_injected=True)
 
     def changed(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """Spoil the body, where there is one that the fault can spoil."""
@@ -82,8 +83,7 @@ class FaultyTraffic:
         if body is None:
             return response
         _record(attempt, request, strike)
-        headers = {k: v for k, v in response.headers.items() if k != "content-length"}
-        return HttpResponse(response.status, headers, body)
+        return replace(response, body=body, is_injected=True)
 
     def after(self, request: HttpRequest, outcome: Outcome, *, duration_s: float) -> None:
         """Forget the call."""
