@@ -52,6 +52,7 @@ class Measured:
     name: str
     num_rollouts: int
     wall_s: float = 0.0
+    cpu_s: float = 0.0
     memory_mb: list[float] = field(default_factory=list)
     num_calls: int = 0
     """Sends of model calls."""
@@ -120,10 +121,11 @@ def measure(
                 retries = RetryPolicy(first_wait_s=FIRST_WAIT_S)
                 return (await run_test(plan, observer, retries=retries)).folder
 
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             run_folder = runner.run(run())
         measured.wall_s = time.perf_counter() - started
+        measured.cpu_s = time.process_time() - cpu
         _account(measured, RunReader(run_folder))
     return measured
 
@@ -178,6 +180,8 @@ def print_table(runs: list[Measured]) -> None:
         ),
     ):
         print(f"{name:<30}{a:>14,.0f}{b:>14,.0f}{b / a:>8.2f}")
+    a, b = (run.cpu_s * 1000 / run.num_rollouts for run in runs)
+    print(f"{'CPU ms/rollout':<30}{a:>14.2f}{b:>14.2f}{b / a:>8.2f}")
     for name in ("num_graded", "num_ungraded", "is_accounted_for"):
         print(f"{name:<30}{getattr(plain, name)!s:>14}{getattr(faulty, name)!s:>14}")
     print(f"{'faults':<30}{sum(plain.faults.values()):>14}{sum(faulty.faults.values()):>14}")
