@@ -253,7 +253,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "clients_built": outcome.clients_built,
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
-        "warnings": [*plan.notes, *map(str, plan.warnings)],
+        "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
     }
     if plan.line is not None:
         reader = RunReader(outcome.folder)

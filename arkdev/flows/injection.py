@@ -37,3 +37,24 @@ def traffic_faults(
         loop.call_soon_threadsafe(loop.call_later, delay_s, call)
 
     return (FaultyTraffic(plan.faults, call_later=call_later),)
+
+
+def notes_on_effect(plan: PluginTestPlan) -> tuple[str, ...]:
+    """Say, after the run, which faults that were asked for found nothing to strike.
+
+    Whether plugins make HTTP calls shows only then. Of a resumed run only a part was seen.
+    """
+    if plan.faults is None or plan.resumed is not None:
+        return ()
+    return tuple(
+        f"--inject: the faults of the side {side} had no effect: {_NOTHING_CALLED[side]}"
+        for side in plan.faults.without_effect()
+    )
+
+
+_NOTHING_CALLED = {
+    FaultSide.MODEL: "no rollout called its model",
+    FaultSide.TOOL: "no plugin made an HTTP call with httpx, aiohttp or requests",
+    FaultSide.GRADER: "nothing was graded",
+    FaultSide.ROLLOUT: "no rollout was called",
+}

@@ -195,6 +195,16 @@ def test_the_command_says_what_it_injects_and_keeps_it(asking: Workspace, arkdev
     assert any(said in warning for warning in told.document["warnings"])
 
 
+def test_faults_of_a_side_that_nothing_called_are_told_after_the_run(
+    asking: Workspace, arkdev: Command
+) -> None:
+    told = arkdev("test", "plugin", "--inject", "tool.429=10%,garbage=1%")
+    assert "the faults of the side tool had no effect: no plugin made an HTTP call" in " ".join(
+        told.err.split()
+    )
+    assert "note: --inject" not in arkdev("test", "plugin", "--inject", "garbage=1%").err
+
+
 def test_a_flag_that_is_wrong_ends_with_2_before_anything_runs(
     asking: Workspace, arkdev: Command
 ) -> None:

@@ -53,6 +53,8 @@ class Fault:
     duration_s: float | None = None
     """Of ``slow`` the delay; of ``timeout`` the time until it is raised, at once when None; of a
     429 or 503 its Retry-After, in whole seconds."""
+    has_own_side: bool = False
+    """The flag names the side."""
 
     @property
     def status(self) -> int | None:
@@ -109,7 +111,7 @@ def _faults_of(item: str) -> Iterator[Fault]:
     duration_s = float(number) / (1000 if unit == "ms" else 1) if number else None
     _check_duration(item, kind, duration_s)
     for each in sides:
-        yield Fault(each, kind, rate, duration_s)
+        yield Fault(each, kind, rate, duration_s, has_own_side=side is not None)
 
 
 def _sides(item: str, side: str | None, *, kind: str) -> tuple[FaultSide, ...]:

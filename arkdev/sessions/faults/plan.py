@@ -55,6 +55,7 @@ class FaultPlan:
     def __init__(self, faults: Iterable[Fault], *, seed: int) -> None:
         self.faults = tuple(faults)
         self._seed = seed
+        self._reached: set[FaultSide] = set()
         self._limits: dict[FaultSide, list[tuple[int, Fault]]] = {side: [] for side in FaultSide}
         for side, limits in self._limits.items():
             total = 0
@@ -67,11 +68,17 @@ class FaultPlan:
         """Whether a fault can strike on one of these sides."""
         return any(self._limits[side] for side in sides)
 
+    def without_effect(self) -> tuple[FaultSide, ...]:
+        """Return the sides that the flag names and of which nothing was called so far."""
+        named = {fault.side for fault in self.faults if fault.has_own_side}
+        return tuple(side for side in FaultSide if side in named - self._reached)
+
     def strike(self, place: FaultPlace) -> Strike | None:
         """Return what strikes at a place: each fault in its share, in the order of the flag."""
         limits = self._limits[place.side]
         if not limits:
             return None
+        self._reached.add(place.side)
         number = number_drawn(self._seed, place)
         for limit, fault in limits:
             if number < limit:
