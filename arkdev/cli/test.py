@@ -151,6 +151,14 @@ def plugin(
         int | None,
         typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
     ] = None,
+    inject: Annotated[
+        str | None,
+        typer.Option(
+            "--inject",
+            metavar="KIND=RATE%,...",
+            help="Make calls fail, e.g. timeout=5%,429=10%,slow=5%:10s.",
+        ),
+    ] = None,
     success_threshold: Annotated[
         float | None,
         typer.Option(
@@ -205,6 +213,7 @@ def plugin(
         script=script,
         sampling={name: value for name, value in sampling.items() if value is not None},
         seed=seed,
+        inject=inject,
         success_threshold=success_threshold,
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
@@ -273,7 +282,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "clients_built": outcome.clients_built,
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
-        "warnings": [*plan.notes, *map(str, plan.warnings)],
+        "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
     }
     if plan.line is not None:
         reader = RunReader(outcome.folder)

@@ -66,6 +66,7 @@ async def running_services(
             blocking_loop=background.loop,
             retries=retries,
             on_turn=observer.on_turn,
+            faults=plan.faults,
         )
         yield Services(sessions=sessions, door=gateway, endpoint=endpoint, limits=limits)
     finally:

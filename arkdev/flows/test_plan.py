@@ -36,6 +36,8 @@ from arkdev.plugin import ark_sdk
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.writer import recorded_settings
+from arkdev.sessions.faults.grammar import described, parse_faults
+from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
@@ -63,6 +65,8 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    faults: FaultPlan | None = None
+    """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
@@ -132,6 +136,7 @@ class PluginTestPlan:
             "sampling": dict(self.request.sampling),
             "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
+            "inject": self.request.inject,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
         }
@@ -167,6 +172,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     _check_flags(request)
+    faults = _faults(request)
     notes = _serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -198,8 +204,9 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         concurrency=concurrency,
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        faults=faults,
         warnings=tuple(warnings),
-        notes=(*notes, *(job.warnings if job else ())),
+        notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
 
@@ -220,6 +227,16 @@ def _check_flags(request: PluginTestRequest) -> None:
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
+
+
+def _faults(request: PluginTestRequest) -> FaultPlan | None:
+    if request.inject is None:
+        return None
+    return FaultPlan(parse_faults(request.inject), seed=request.seed or 0)
+
+
+def _notes_on(faults: FaultPlan | None) -> tuple[str, ...]:
+    return (f"faults are injected: {described(faults.faults)}",) if faults else ()
 
 
 def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:

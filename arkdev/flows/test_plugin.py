@@ -14,6 +14,7 @@ from pathlib import Path
 from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
@@ -32,6 +33,7 @@ from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
+from arkdev.sessions.faults.answers import INJECTED
 from arkdev.sessions.retries import RetryPolicy
 from arkdev.sessions.session import Session
 
@@ -48,6 +50,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    notes: tuple[str, ...] = ()
+    """What the test did not do although it was asked to."""
 
 
 async def run_test(
@@ -78,8 +82,12 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        rules = (
+            *services.limits.rules,
+            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        )
         own_urls = [services.sessions.gateway_url]
-        stack.enter_context(traffic_through(services.limits.rules, own_urls=own_urls))
+        stack.enter_context(traffic_through(rules, own_urls=own_urls))
         stack.enter_context(_rare_garbage_collection())
         host = InProcessHost()
         engine = _engine(plan, services, recorder, host=host)
@@ -109,6 +117,7 @@ async def run_test(
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
+        notes=notes_on_effect(plan),
     )
 
 
@@ -128,12 +137,16 @@ def exit_code_of(summary: Summary) -> ExitCode:
 def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
-    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+    return bool(errors) and all(
+        any(word in error.message for word in words) and INJECTED not in error.message
+        for error in errors
+    )
 
 
 def _engine(
     plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
 ) -> Engine:
+    host = with_faults(host, plan)
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

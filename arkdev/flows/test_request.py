@@ -38,6 +38,8 @@ class PluginTestRequest:
     script: Path | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    inject: str | None = None
+    """Faults to inject, as `arkdev.sessions.faults.grammar` reads them."""
     success_threshold: float | None = None
     """The weighted reward from which on a rollout counts as a success in pass@k."""
     out: Path | None = None

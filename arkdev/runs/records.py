@@ -61,8 +61,8 @@ class FaultRecord:
 
     side: FaultSide
     kind: str
-    """``timeout``, ``429``, ``500`` (any status of 400 and more), ``unreachable``, ``garbage``,
-    ``cut_json``, ``empty``, ``slow``, ``raise``."""
+    """``timeout``, ``429``, ``500`` (any status of 400 and more; ``200`` is an error inside a
+    success answer), ``unreachable``, ``garbage``, ``cut_json``, ``empty``, ``slow``, ``raise``."""
     target: str
     """What was called: ``call 2`` (the attempt's model calls count from 1), a tool's host, a
     grader's name."""

@@ -24,7 +24,10 @@ from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.sessions.faults.log import FaultLog
+from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
+from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
@@ -56,6 +59,8 @@ class SessionServices:
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     on_turn: Callable[[Session], None] | None = None
     """Told of each recorded call, from whatever thread made it."""
+    faults: FaultPlan | None = None
+    """What is injected into model calls; None: nothing."""
 
 
 class Session:
@@ -80,7 +85,7 @@ class Session:
         self._failed: list[tuple[dict[str, Any], str]] = []
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
-        self._faults: list[FaultRecord] = []
+        self._faults = FaultLog(started=self._started)
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
         self.limit_wait_s = 0.0
@@ -99,6 +104,11 @@ class Session:
     def name(self) -> str:
         """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.trajectory_id
+
+    @property
+    def number(self) -> int:
+        """1 is the first attempt (`arkdev.observe.attempt.Attempt`)."""
+        return self.identity.attempt + 1
 
     async def complete(
         self,
@@ -162,11 +172,19 @@ class Session:
         )
         started = time.perf_counter()
         self._end_tool_time(started)
+        sends = Sends(
+            call,
+            log=self._faults,
+            plan=self._services.faults,
+            trajectory=self.name,
+            attempt=self.number,
+        )
         try:
-            answer, num_retries = await self._send(request)
+            answer, num_retries = await self._send(sends, request)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
             raise
+        sends.made_good()
         waited_s = request.clock.waited_s
         duration_s = time.perf_counter() - started - waited_s
         turn = Turn(call, answer, started, duration_s, num_retries, waited_s=waited_s)
@@ -246,22 +264,12 @@ class Session:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong in the attempt, unless it has ended."""
-        fault = FaultRecord(
-            FaultSide(side),
-            kind,
-            target,
-            started_s=time.perf_counter() - self._started,
-            is_injected=is_injected,
-            detail=detail,
-        )
-        with self._lock:
-            if self._is_open:
-                self._faults.append(fault)
+        self._faults.add(FaultSide(side), kind, target, detail=detail, is_injected=is_injected)
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
         """What went wrong so far."""
-        return tuple(self._faults)
+        return self._faults.records
 
     def close(self) -> None:
         """End the attempt: from now on its calls are refused and nothing is recorded.
@@ -271,6 +279,7 @@ class Session:
         with self._lock:
             self._is_open = False
             under_way = list(self._under_way)
+        self._faults.close()
         for clock in under_way:
             clock.cut()
 
@@ -321,7 +330,7 @@ class Session:
         notes = dict.fromkeys([*self._notes, *notes_on(turns, conversation)])
         return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
 
-    async def _send(self, request: ModelRequest) -> tuple[dict[str, Any], int]:
+    async def _send(self, sends: Sends, request: ModelRequest) -> tuple[dict[str, Any], int]:
         """Send a request, as often as it helps, until the attempt ends; also return the retries."""
         clock, services = request.clock, self._services
         try:
@@ -330,7 +339,7 @@ class Session:
                     self._refuse_if_late()
                     self._under_way.add(clock)
                 return await send_with_retries(
-                    lambda: clock.limited(services.endpoint.complete(request)),
+                    lambda: sends.send(services.endpoint, request),
                     policy=services.retries,
                     before_retry=self._count_retry,
                 )

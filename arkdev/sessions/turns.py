@@ -34,6 +34,11 @@ class Call:
     node: ResponseNode | None = None
     """Its response in the tree, once answered."""
 
+    @property
+    def name(self) -> str:
+        """Which call of the attempt it is: its number from 1, or its place in the tree."""
+        return str(self.order + 1) if self.place is None else "/".join(self.place.key)
+
 
 @dataclass
 class Turn:
