@@ -76,8 +76,9 @@ async def test_calls_of_a_host_under_way_are_limited_over_loops_and_threads(back
     await calls.many("http://127.0.0.1:8000/a")
     assert calls.peak == 2
     (use,) = rule.use()
-    assert (use.host, use.num_calls, use.num_held_back) == (name, 6, 4)
-    assert use.waited_s > 0.05
+    assert (use.host, use.num_calls) == (name, 6)
+    assert 2 <= use.num_held_back <= 4
+    assert use.waited_s > 0.03
 
 
 async def test_a_host_and_its_port_both_limit_a_call(background):
@@ -96,10 +97,10 @@ async def test_a_host_and_its_port_both_limit_a_call(background):
 
 
 async def test_requests_of_a_host_go_out_evenly(background):
-    rule = ToolRule({"localhost:80": ToolLimits(requests_per_minute=600)}, loop=background.loop)
+    rule = ToolRule({"localhost:80": ToolLimits(requests_per_minute=1200)}, loop=background.loop)
     calls = Calls(rule)
     await calls.many("http://localhost/a", count=4)
-    assert max(calls.times) - min(calls.times) > 0.25
+    assert max(calls.times) - min(calls.times) > 0.09  # two at once, then 0.05 s apart
 
 
 @pytest.mark.parametrize(
