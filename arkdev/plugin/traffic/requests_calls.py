@@ -17,7 +17,7 @@ from arkdev.plugin.traffic.passage import (
     is_stream,
     joined_headers,
 )
-from arkdev.plugin.traffic.urllib3_calls import is_part_of_a_call, response_of
+from arkdev.plugin.traffic.urllib3_calls import on_their_way, response_of
 
 _ERRORS = {
     "timeout": requests.exceptions.ReadTimeout,
@@ -43,11 +43,11 @@ def _sending(original: Callable[..., Any], passage: Passage) -> Callable[..., An
         adapter: Any, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kw: Any
     ) -> requests.Response:
         def from_network() -> tuple[requests.Response, HttpResponse]:
-            token = is_part_of_a_call.set(True)
+            token = on_their_way.set((*on_their_way.get(), passage))
             try:
                 response = original(adapter, request, stream, *args, **kw)
             finally:
-                is_part_of_a_call.reset(token)
+                on_their_way.reset(token)
             headers = _headers(response)
             if stream or is_stream(response.status_code, headers):
                 return response, HttpResponse(response.status_code, headers, None)

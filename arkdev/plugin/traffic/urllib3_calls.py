@@ -31,8 +31,8 @@ from arkdev.plugin.traffic.passage import (
     joined_headers,
 )
 
-is_part_of_a_call: ContextVar[bool] = ContextVar("is_part_of_a_call", default=False)
-"""Set while a call passes already: requests and retries arrive here once more."""
+on_their_way: ContextVar[tuple[Passage, ...]] = ContextVar("on_their_way", default=())
+"""What the call at hand is passing already: requests and retries arrive here once more."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -60,11 +60,11 @@ def _opening(original: Callable[..., Any], passage: Passage) -> Callable[..., An
         **kw: Any,
     ) -> Any:
         def from_network() -> tuple[Any, HttpResponse]:
-            token = is_part_of_a_call.set(True)
+            token = on_their_way.set((*on_their_way.get(), passage))
             try:
                 response = original(pool, method, url, body, headers, *args, **kw)
             finally:
-                is_part_of_a_call.reset(token)
+                on_their_way.reset(token)
             received = joined_headers(response.headers.iteritems())
             is_left = not kw.get("preload_content", True) or is_stream(response.status, received)
             is_left = is_left or ("content-encoding" in received and not is_decoded)
@@ -73,7 +73,7 @@ def _opening(original: Callable[..., Any], passage: Passage) -> Callable[..., An
             )
 
         whole_url = _whole_url(pool, url)
-        if is_part_of_a_call.get() or not passage.is_for(whole_url):
+        if passage in on_their_way.get() or not passage.is_for(whole_url):
             return original(pool, method, url, body, headers, *args, **kw)
         is_decoded = kw.get("decode_content", True)
         request = _seen(method, whole_url, pool.headers if headers is None else headers, body)

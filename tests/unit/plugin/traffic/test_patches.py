@@ -360,6 +360,17 @@ def test_nothing_is_patched_without_rules_and_all_is_restored(service: Service) 
     assert places() == before
 
 
+@every_library
+async def test_rules_that_are_set_up_apart_are_all_passed(
+    library: Library, service: Service
+) -> None:
+    outer, inner = Rule(), Rule()
+    with traffic_through([outer]), traffic_through([inner]), attempted():
+        assert (await library.post(f"{service.url}/ok")).json == {"city": "Oslo"}
+    assert [len(rule.ended) for rule in (outer, inner)] == [1, 1]
+    assert len(service.seen) == 1
+
+
 def _events_of_httpx(module: Any, url: str) -> Iterator[str]:
     with module.Client(timeout=5) as client, client.stream("GET", url) as response:
         yield from (line for line in response.iter_lines() if line)
