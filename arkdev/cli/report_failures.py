@@ -86,27 +86,30 @@ def _question(suspicion: Suspicion, signs: Symbols) -> Text:
 
 
 def _row_text(row: FailureRow, signs: Symbols) -> Text:
-    injected = ", injected" if row.is_injected else ""
-    text = Text(printable(f"{row.side} {row.kind}{injected}"), style="bold")
+    """Build two lines: what, who handled it and what became of it; then shifts and examples."""
+    notes = ["in a grader"] if row.plugin == "grader" and row.side != "grader" else []
+    notes += ["injected"] if row.is_injected else []
+    name = printable(f"{row.side} {row.kind}") + "".join(f", {note}" for note in notes)
+    text = Text(name, style="bold")
     text.append(f": {_HANDLING[row.handling]}", style=f"not bold {_STYLES.get(row.handling, '')}")
-    fates = (f"{count} {_FATES[name]}" for name, count in row.fates.items())
-    lines = [f"  {signs.dot}  ".join(fates)]
-    if row.shift is not None:
-        lines.append(_shift_text(row.shift))
-    noun = "grading" if row.side == "grader" else "call"
-    attempts = ", ".join(f"{count} of {needed}" for needed, count in row.attempts.items())
-    lines.append(f"attempts of the {noun}: {attempts}  {signs.dot}  e.g. {', '.join(row.examples)}")
-    for line in lines[:-1]:
-        text.append(f"\n{line}", style="not bold default")
-    return text.append(f"\n{lines[-1]}", style="not bold dim")
+    fates = ", ".join(f"{count} {_FATES[name]}" for name, count in row.fates.items())
+    text.append(f"  {signs.dot}  {fates}", style="not bold default")
+    notes = [_shift_text(row.shift)] if row.shift is not None else []
+    needed = sorted(map(int, row.attempts))
+    if needed[-1] > 1:
+        fewest = f"{needed[0]} to " if len(needed) > 1 else ""
+        notes.append(f"in {fewest}{needed[-1]} attempts")
+    notes.append(f"e.g. {', '.join(row.examples)}")
+    return text.append(f"\n{f'  {signs.dot}  '.join(notes)}", style="not bold dim")
 
 
 def _shift_text(shift: ShiftSummary) -> str:
-    signs = plural(shift.num_sign_changes, "sign change")
-    return (
-        f"moved {plural(shift.num_siblings, 'sibling')} by {number(shift.mean)} on average, "
-        f"{number(shift.largest)} at most ({shift.largest_of}); {signs}"
-    )
+    text = f"moved {plural(shift.num_siblings, 'sibling')} by {number(shift.mean)}"
+    if shift.num_siblings > 1:
+        text += f", at most {number(shift.largest)} ({shift.largest_of})"
+    if shift.num_sign_changes:
+        text += f", {plural(shift.num_sign_changes, 'sign')} changed"
+    return text
 
 
 def print_trajectory_failures(
@@ -120,17 +123,15 @@ def print_trajectory_failures(
     if not found:
         return
     signs = symbols(out)
-    table = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", ratio=1)
-    for failure in found:
-        if failure.fault is not None:
-            table.add_row(*_fault_cells(failure, failure.fault))
-    if table.row_count:
-        out.print(Text("faults", style="bold"), table, sep="\n")
+    rows = [_fault_cells(failure, failure.fault) for failure in found if failure.fault is not None]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if rows:
+        out.print(Text("faults", style="bold"))
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        out.print(Text("  ".join(("", *cells)).rstrip()), soft_wrap=True)
     became = fate(group, record.trajectory_id, verdict=record.verdict)
-    out.print(Text(f"{record.trajectory_id} became: {_FATES[became]}", style="bold"))
+    out.print(Text(f"what became of {record.trajectory_id}: {_FATES[became]}", style="bold"))
     siblings = sibling_shift(group, record.trajectory_id) if group is not None else None
     for sibling in siblings or ():
         line = f"  {sibling.trajectory_id}  advantage {sibling.advantage:+.3f}, "
@@ -146,7 +147,7 @@ def _fault_cells(failure: Failure, fault: FaultRecord) -> tuple[str, str, str, s
     if fault.detail:
         text += f" ({printable(fault.detail)})"
     kind = printable(f"{fault.side} {fault.kind}{injected}")
-    return f"  {printable(failure.source)}", duration(fault.started_s), kind, text
+    return printable(failure.source), duration(fault.started_s), kind, text
 
 
 def trajectory_failures_json(record: TrajectoryRecord, group: GroupRecord | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from arkdev.harness.failures import (
     Failure,
@@ -28,13 +29,21 @@ from arkdev.harness.summary import (
     SuspectReward,
     Suspicion,
 )
-from arkdev.harness.swallowed_errors import SwallowedError, suspicions, swallowed_error
+from arkdev.harness.swallowed_errors import QUESTIONS, SwallowedError, suspicions, swallowed_error
 from arkdev.runs.records import FaultSide, GroupRecord, TrajectoryRecord, Verdict
 
 _MAX_EXAMPLES = 3
 
-_Key = tuple[bool, FaultSide, str, bool, Handling]
-"""Whether it is a fault, its side, its kind, whether it was injected, who handled it."""
+
+class _Key(NamedTuple):
+    """What the failures of a row have in common."""
+
+    is_fault: bool
+    side: FaultSide
+    kind: str
+    plugin: str
+    is_injected: bool
+    handling: Handling
 
 
 class FailureCounts:
@@ -83,17 +92,18 @@ class FailureCounts:
                 _count(rows, found, None, first=rollout.trajectory_id)
         if not rows and not self._suspicions:
             return None
-        faults = {key: row for key, row in rows.items() if key[0]}
-        attempts = {key: row for key, row in rows.items() if not key[0]}
+        faults = {key: row for key, row in rows.items() if key.is_fault}
+        attempts = {key: row for key, row in rows.items() if not key.is_fault}
         return FailureSummary(
             num_faults=sum(row.count for row in faults.values()),
-            num_injected=sum(row.count for key, row in faults.items() if key[3]),
+            num_injected=sum(row.count for key, row in faults.items() if key.is_injected),
             num_failed_attempts=sum(row.count for row in attempts.values()),
             faults=_in_order(faults),
             failed_attempts=_in_order(attempts),
             suspicions=tuple(
                 Suspicion(code, suspects.count, tuple(suspects.examples))
-                for code, suspects in sorted(self._suspicions.items())
+                for code in QUESTIONS
+                if (suspects := self._suspicions.get(code)) is not None
             ),
         )
 
@@ -162,12 +172,12 @@ class _Row:
         self.examples.add(example)
 
     def summary(self, key: _Key) -> FailureRow:
-        _, side, kind, is_injected, handling = key
         return FailureRow(
-            side=side.value,
-            kind=kind,
-            is_injected=is_injected,
-            handling=handling.value,
+            side=key.side.value,
+            kind=key.kind,
+            plugin=key.plugin,
+            is_injected=key.is_injected,
+            handling=key.handling.value,
             count=self.count,
             attempts=by_number(self.attempts),
             verdicts=by_name(self.verdicts),
@@ -193,9 +203,14 @@ def _count(
     counted: set[tuple[_Key, str]] = set()
     for failure, verdict in failures:
         name = failure.trajectory_id
-        is_injected = failure.fault is not None and failure.fault.is_injected
-        is_fault = failure.fault is not None
-        key = (is_fault, failure.side, failure.kind, is_injected, failure.handling)
+        key = _Key(
+            failure.fault is not None,
+            failure.side,
+            failure.kind,
+            plugin=failure.plugin,
+            is_injected=failure.fault is not None and failure.fault.is_injected,
+            handling=failure.handling,
+        )
         row = rows.setdefault(key, _Row())
         row.add(failure, became=fate(group, name, verdict=verdict), example=name or first)
         if name is None or group is None or (key, name) in counted:
@@ -210,5 +225,5 @@ def _count(
 
 def _in_order(rows: Mapping[_Key, _Row]) -> tuple[FailureRow, ...]:
     """Return the most frequent first, equal ones by name."""
-    ordered = sorted(rows.items(), key=lambda item: (-item[1].count, item[0][1:]))
+    ordered = sorted(rows.items(), key=lambda item: (-item[1].count, item[0]))
     return tuple(row.summary(key) for key, row in ordered)

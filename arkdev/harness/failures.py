@@ -74,6 +74,8 @@ class Failure:
     """Of the rollout or grading, all in all."""
     verdict: Verdict
     """How the rollout or grading ended."""
+    plugin: str
+    """Whose call it fell on: ``rollout`` or ``grader``."""
     source: str
     """``attempt 2`` of a rollout, or the grader's name."""
     trajectory_id: str | None
@@ -151,6 +153,7 @@ def rollout_failures(rollout: TroubledRollout) -> Iterator[Failure]:
                 _handling(fault.handled_by, attempt=attempt.verdict, final=rollout.verdict),
                 num_attempts=len(rollout.attempts),
                 verdict=rollout.verdict,
+                plugin="rollout",
                 source=f"attempt {number}",
                 trajectory_id=whose,
                 fault=fault,
@@ -162,6 +165,7 @@ def rollout_failures(rollout: TroubledRollout) -> Iterator[Failure]:
                 _handling(HandledBy.NOBODY, attempt=attempt.verdict, final=rollout.verdict),
                 num_attempts=len(rollout.attempts),
                 verdict=rollout.verdict,
+                plugin="rollout",
                 source=f"attempt {number}",
                 trajectory_id=whose,
             )
@@ -178,6 +182,7 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             _handling(fault.handled_by, attempt=final, final=final),
             num_attempts=grader.attempts,
             verdict=final,
+            plugin="grader",
             source=grader.name,
             trajectory_id=fault.trajectory_id,
             fault=fault,
@@ -190,6 +195,7 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             _handling(HandledBy.NOBODY, attempt=failed.verdict, final=final),
             num_attempts=grader.attempts,
             verdict=final,
+            plugin="grader",
             source=grader.name,
             trajectory_id=failed.trajectory_id,
         )

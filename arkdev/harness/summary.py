@@ -151,6 +151,8 @@ class FailureRow:
     kind: str
     """Of a fault its kind; of a failed attempt ``exception``, ``timeout``, ``bad_result`` or the
     status that the plugin returned."""
+    plugin: str
+    """Whose call it fell on: ``rollout`` or ``grader``."""
     is_injected: bool
     handling: str
     """`failures.Handling`"""
