@@ -166,7 +166,8 @@ def test_runs_are_listed_newest_first_and_found_by_name(tmp_path, monkeypatch):
     assert find_run(tmp_path, "latest") == new
     assert find_run(tmp_path, old.name) == old
     assert find_run(tmp_path, str(old)) == old
-    unique_end = next(old.name[-n:] for n in range(1, 9) if not new.name.endswith(old.name[-n:]))
+    # from the dash on: a digit or two may be how both names begin
+    unique_end = next(old.name[-n:] for n in range(5, 9) if not new.name.endswith(old.name[-n:]))
     assert find_run(tmp_path, unique_end) == old
 
 
