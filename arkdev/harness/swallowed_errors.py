@@ -64,8 +64,11 @@ _ERROR_TEXT = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _EXCEPTION_SWALLOWED = "exception_swallowed"
-_SLOW = "slow"
-"""A fault that only took long."""
+_NO_ERROR = {
+    FaultSide.TOOL: ("slow",),
+    FaultSide.MODEL: ("slow", "garbage", "cut_json", "empty"),
+}
+"""By side, what brings no error: it took long, or is what a policy may write as well."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,8 @@ def _seen(faults: Sequence[FaultRecord]) -> list[FaultRecord]:
         fault
         for fault in faults
         if fault.handled_by is HandledBy.PLUGIN
-        and fault.side in (FaultSide.MODEL, FaultSide.TOOL)
-        and fault.kind != _SLOW
+        and fault.side in _NO_ERROR
+        and fault.kind not in _NO_ERROR[fault.side]
     ]
 
 

@@ -452,10 +452,16 @@ def test_a_model_error_that_was_swallowed_is_asked_about_also_without_a_fault():
 def test_what_the_plugin_never_saw_is_not_asked_about():
     resent = went_on_after(fault("model", "429", HandledBy.HARNESS), fault("tool", "slow"))
     failed = Attempt(F, 0.1, error="x", faults=(fault(by=HandledBy.NOBODY),))
+    as_a_policy_may_answer = went_on_after(fault("model", "garbage"), fault("model", "empty"))
     summary = found(
-        group(0.0, 0.0), trajectory("0.0", resent), trajectory("0.1", failed, Attempt(S, 0.1))
+        group(0.0, 0.0, 0.0),
+        trajectory("0.0", resent),
+        trajectory("0.1", failed, Attempt(S, 0.1)),
+        trajectory("0.2", as_a_policy_may_answer),
     )
     assert asked(summary) == []
+    garbage = trajectory("0.0", went_on_after(fault("tool", "garbage")))
+    assert asked(found(group(0.0, 0.0), garbage)) != [], "a service gives no garbage on its own"
 
 
 def test_an_error_told_to_the_model_is_asked_about_whatever_the_reward():
