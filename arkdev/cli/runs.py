@@ -165,6 +165,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
+    from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -179,7 +180,10 @@ def recomputed_summary(reader: RunReader) -> Summary:
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
         statistics.add_group(group)
-    return statistics.summary()
+    summary = statistics.summary()
+    events = [event for event in reader.events() if event.get("kind") == "limits"]
+    limits = LimitsReport.from_json(events[-1]) if events else LimitsReport()
+    return dataclasses.replace(summary, limits=None if limits.is_empty else limits)
 
 
 def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:

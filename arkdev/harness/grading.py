@@ -50,11 +50,12 @@ class Grader:
     weight: float = 1.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     name: str
+    number: int
     trajectory_id: str | None
     """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
@@ -172,8 +173,8 @@ class GroupGrading:
 
         faults: list[FaultRecord] = []
 
-        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts)
+        async def attempt(number: int) -> Outcome[GroupGraderResult]:
+            outcome = await self._attempt(grader, sample, rollouts, number=number + 1)
             faults.extend(outcome.faults)
             return outcome
 
@@ -212,11 +213,16 @@ class GroupGrading:
         )
 
     async def _attempt(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        number: int,
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}", _only_trajectory(grader, rollouts))
+        graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]

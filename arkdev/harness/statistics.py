@@ -175,6 +175,7 @@ class RunStatistics:
             num_shared_turns=rollouts.num_shared_turns,
             num_model_call_retries=rollouts.num_call_retries,
             num_reruns=rollouts.num_reruns,
+            limit_wait_s=rollouts.limit_wait_s,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
             failures=self._failures.summary(),
@@ -212,6 +213,7 @@ class _Rollouts:
         self.num_shared_turns = 0
         self.num_call_retries = 0
         self.num_reruns = 0
+        self.limit_wait_s = 0.0
         self._response_ids: dict[int, set[str]] = {}
         """By sample, whose group is not done: the responses that are counted already."""
 
@@ -224,6 +226,7 @@ class _Rollouts:
             self.latency.add(record.duration_s)
             self.num_reruns += len(record.attempts) - 1
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
+            self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
             self._add_turn(turn, record.sample_index)
         if is_success:

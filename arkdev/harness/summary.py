@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
+from arkdev.harness.limits_report import LimitsReport
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,8 @@ class Summary:
     """How often arkdev sent a call again, in all attempts."""
     num_reruns: int
     """How often the plugin was called again after a failed attempt."""
+    limit_wait_s: float
+    """What model calls waited for the endpoint's limits, added up; no part of their latency."""
     warnings: tuple[WarningSummary, ...]
     errors: tuple[ErrorSummary, ...]
     """The most frequent first."""
@@ -254,6 +257,8 @@ class Summary:
     """None when nothing went wrong."""
     first_failure: str | None
     """Id of the first rollout that did not succeed."""
+    limits: LimitsReport | None = None
+    """What the limits of the run did; None when there is nothing to tell."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""

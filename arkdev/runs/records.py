@@ -61,8 +61,8 @@ class FaultRecord:
 
     side: FaultSide
     kind: str
-    """``timeout``, ``429``, ``500`` (any status of 400 and more), ``unreachable``, ``garbage``,
-    ``cut_json``, ``empty``, ``slow``, ``raise``."""
+    """``timeout``, ``429``, ``500`` (any status of 400 and more; ``200`` is an error inside a
+    success answer), ``unreachable``, ``garbage``, ``cut_json``, ``empty``, ``slow``, ``raise``."""
     target: str
     """What was called: ``call 2`` (the attempt's model calls count from 1), a tool's host, a
     grader's name."""
@@ -89,6 +89,8 @@ class Attempt:
     traceback: str | None = None
     num_model_call_retries: int = 0
     """How often model calls were sent again, those included that failed in the end."""
+    limit_wait_s: float = 0.0
+    """What its model calls, added up, waited for the endpoint's limits."""
     faults: tuple[FaultRecord, ...] = ()
     """In the order in which they happened."""
 
@@ -109,6 +111,8 @@ class TurnRecord:
     """From this answer to the next request, when it called tools and a next request came."""
     num_retries: int = 0
     """How often the session sent the call again."""
+    waited_s: float = 0.0
+    """For the endpoint's limits, before it was sent; not in `duration_s`."""
     via: str = "wrapped"
     """"wrapped" client or "raw" through the gateway."""
     response_id: str | None = None
