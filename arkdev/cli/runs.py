@@ -293,16 +293,24 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
     reward = group.rewards[index] if group and index < len(group.rewards) else None
     if as_json:
         graders = [dataclasses.asdict(grader) for grader in group.graders] if group else []
-        document = {"trajectory": _trajectory_json(trajectory), "index": index}
+        from arkdev.cli.report_failures import trajectory_failures_json
+
+        document = {
+            "trajectory": _trajectory_json(trajectory),
+            "index": index,
+            **trajectory_failures_json(trajectory, group),
+        }
         print_json({**document, "reward": reward, "graders": graders})
         return
     from arkdev.cli.conversation import ConversationPrinter, render_turns
+    from arkdev.cli.report_failures import print_trajectory_failures
 
     out = console()
     _print_heading(out, trajectory, reward=reward, group=group)
     printer = ConversationPrinter(out)
     printer.sample_extra(group.sample_extra if group else None)
     printer.attempts(trajectory.attempts)
+    print_trajectory_failures(out, trajectory, group)
     render_turns(
         out,
         messages=trajectory.messages,

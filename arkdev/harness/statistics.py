@@ -13,6 +13,7 @@ from arkdev.harness.distributions import (
     LatencySummary,
     RewardDistribution,
 )
+from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.services import ServiceSummary
@@ -78,6 +79,7 @@ class RunStatistics:
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
+        self._failures = FailureCounts()
         self._unsuccessful: set[str] = set()
         self._with_own = Examples()
         """Graded groups whose graders gave advantages."""
@@ -88,6 +90,7 @@ class RunStatistics:
         if record.verdict is not Verdict.SUCCESS:
             self._unsuccessful.add(record.trajectory_id)
         self._rollouts.add(record)
+        self._failures.add_trajectory(record)
         self._warn(record.warnings, record.trajectory_id)
         attempts = record.attempts if record.is_first_of_call else ()
         for number, attempt in enumerate(attempts, start=1):
@@ -103,6 +106,7 @@ class RunStatistics:
     def add_group(self, record: GroupRecord) -> None:
         """Count one group, graded or dropped."""
         self._groups.add(record, unsuccessful=self._unsuccessful)
+        self._failures.add_group(record)
         self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
@@ -185,6 +189,7 @@ class RunStatistics:
             limit_wait_s=rollouts.limit_wait_s,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
+            failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
         )
 
