@@ -52,7 +52,7 @@ def grade(context, sample, trajectory):
 """
 
 
-class _Silent:
+class Silent:
     """An observer that shows nothing."""
 
     def on_start(self, plan: Any, folder: Path) -> None:
@@ -86,7 +86,7 @@ async def run_arkdev_in(
     root: Path, url: str, *, in_flight: int, num_rollouts: int, is_async: bool, trace: bool = False
 ) -> PluginTestOutcome:
     """Do that in a workspace at `root`, which is empty; every rollout must succeed."""
-    _write_workspace(root, num_samples=num_rollouts)
+    write_workspace(root, num_samples=num_rollouts)
     request = PluginTestRequest(
         start=root,
         rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
@@ -97,13 +97,14 @@ async def run_arkdev_in(
         model="bench",
         trace=trace,
     )
-    outcome = await run_test(plan_test(request), _Silent())
+    outcome = await run_test(plan_test(request), Silent())
     if outcome.exit_code != 0 or outcome.summary.num_rollouts != num_rollouts:
         raise RuntimeError(f"not every rollout succeeded: {outcome.summary}")
     return outcome
 
 
-def _write_workspace(root: Path, *, num_samples: int) -> None:
+def write_workspace(root: Path, *, num_samples: int) -> None:
+    """A workspace with the plugins above and one line of data for each sample."""
     (root / "plugins").mkdir()
     (root / "plugins" / "bench.py").write_text(PLUGINS, encoding="utf-8")
     line = json.dumps({"messages": PROMPT, "tools": TOOLS}) + "\n"

@@ -6,7 +6,7 @@ import gc
 import platform
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,25 +14,30 @@ from pathlib import Path
 from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
-from arkdev.flows.tracing import Tracing, traced
+from arkdev.flows.tracing import Tracing, traced, traffic_rules
+from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import FunctionHost, InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
-from arkdev.sessions.session import RetryPolicy, Session
+from arkdev.sessions.faults.answers import INJECTED
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import Session
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    notes: tuple[str, ...] = ()
+    """What the test did not do although it was asked to."""
     tracing: Tracing | None = None
     """None: nothing was traced."""
 
@@ -61,7 +68,10 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
+    called = ServiceMeter()
+    statistics = RunStatistics(
+        plan.num_generations, success_threshold=plan.success_threshold, services=called.summary
+    )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
@@ -87,8 +97,19 @@ async def run_test(
             )
         )
         stack.enter_context(meter.running())
+        stack.enter_context(
+            plugin_traffic(
+                called,
+                *traffic_rules(tracing),
+                *services.limits.rules,
+                *traffic_faults(plan, loop=services.sessions.blocking_loop),
+                gateway_url=services.sessions.gateway_url,
+                judge=judge,
+            )
+        )
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, recorder)
+        host = InProcessHost()
+        engine = _engine(plan, services, recorder, host=host)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
@@ -100,7 +121,10 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = masked_value(statistics.summary(), secrets=plan.secrets)
+        limits = await services.limits.report(host)
+        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+        summary = masked_value(summary, secrets=plan.secrets)
+        run.event("limits", **limits.to_json())
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -112,6 +136,7 @@ async def run_test(
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
+        notes=notes_on_effect(plan),
         tracing=tracing,
     )
 
@@ -132,11 +157,16 @@ def exit_code_of(summary: Summary) -> ExitCode:
 def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
-    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+    return bool(errors) and all(
+        any(word in error.message for word in words) and INJECTED not in error.message
+        for error in errors
+    )
 
 
-def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
-    host = InProcessHost()
+def _engine(
+    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+) -> Engine:
+    host = with_faults(host, plan)
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

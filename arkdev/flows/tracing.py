@@ -27,7 +27,7 @@ from arkdev.errors import MissingExtraError
 from arkdev.observe import spans
 from arkdev.observe.span_export import ExportCounts, SpanExport, SpanReceiver
 from arkdev.observe.span_threads import threads_follow
-from arkdev.plugin.traffic.patches import traffic_through
+from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.plugin.traffic.traced_calls import TracedCalls
 from arkdev.runs.masking import masked_value
 from arkdev.runs.writer import RunWriter, iso_time
@@ -122,7 +122,6 @@ def traced(
     with ExitStack() as stack:
         recording = stack.enter_context(spans.recording(on_end))
         stack.enter_context(threads_follow())
-        stack.enter_context(traffic_through([TracedCalls()], own_urls=[own_url]))
         recording.own_url = own_url
         tracing = Tracing(recording, exports=exports)
         try:
@@ -130,6 +129,11 @@ def traced(
         finally:
             recording.is_on = False
             tracing.counts = tuple(export.close() for export in exports)
+
+
+def traffic_rules(tracing: Tracing | None) -> tuple[TrafficRule, ...]:
+    """Return what records the HTTP calls of plugins, where spans are recorded."""
+    return (TracedCalls(),) if tracing is not None else ()
 
 
 class _SpanFile:

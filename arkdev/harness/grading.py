@@ -29,7 +29,14 @@ from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
-from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
+from arkdev.runs.records import (
+    FailedGrading,
+    FaultRecord,
+    FaultSide,
+    GraderRecord,
+    GroupRecord,
+    Verdict,
+)
 from arkdev.types import GroupGraderResult, PluginContext
 
 _T = TypeVar("_T")
@@ -49,6 +56,8 @@ class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     place: AttemptPlace
+    trajectory_id: str | None
+    """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
 
@@ -57,6 +66,11 @@ class _GradedAttempt:
         """The ids of what is graded, and the grader's name."""
         return self.place.name
 
+    @property
+    def number(self) -> int:
+        """1 is the first attempt."""
+        return self.place.attempt + 1
+
     def note(self, _code: str, _detail: str = "") -> None:
         """Graders have no record of their own to keep a warning in."""
 
@@ -64,9 +78,16 @@ class _GradedAttempt:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong while grading."""
-        started_s = time.perf_counter() - self.started
         self.faults.append(
-            FaultRecord(FaultSide(side), kind, target, started_s, is_injected, detail=detail)
+            FaultRecord(
+                FaultSide(side),
+                kind,
+                target,
+                started_s=time.perf_counter() - self.started,
+                is_injected=is_injected,
+                detail=detail,
+                trajectory_id=self.trajectory_id,
+            )
         )
 
 
@@ -187,6 +208,16 @@ class GroupGrading:
             where=outcome.where,
             traceback=outcome.traceback,
             faults=tuple(faults),
+            failed_attempts=tuple(
+                FailedGrading(
+                    failed.verdict,
+                    error=failed.error,
+                    where=failed.where,
+                    trajectory_id=_only_trajectory(grader, rollouts),
+                )
+                for failed in attempts
+                if failed.verdict is not Verdict.SUCCESS
+            ),
             seq_advantages=None if seq_advantages is None else tuple(seq_advantages),
             tok_advantages=None if tok_advantages is None else tuple(map(tuple, tok_advantages)),
         )
@@ -200,9 +231,8 @@ class GroupGrading:
         number: int,
     ) -> Outcome[GroupGraderResult]:
         ids = tuple(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(
-            AttemptPlace(ids, number, grader.name, self._context.current_training_step)
-        )
+        place = AttemptPlace(ids, number, grader.name, self._context.current_training_step)
+        graded = _GradedAttempt(place, _only_trajectory(grader, rollouts))
         with grader_span(
             grader.name,
             [rollout.span for rollout in rollouts],
@@ -275,6 +305,12 @@ async def _at_once(
     return tuple(task.result() for task in running)
 
 
+def _only_trajectory(grader: Grader, rollouts: Sequence[FinishedRollout]) -> str | None:
+    """Return the id of what a single grader grades in one call; None for a group grader."""
+    is_single = grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER
+    return rollouts[0].record.trajectory_id if is_single else None
+
+
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:
     counts = [len(r.evidence.token_ids) for r in rollouts if r.evidence is not None]
     return counts if len(counts) == len(rollouts) else None
@@ -306,6 +342,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         traceback=failed.traceback if failed else None,
         call_metrics=tuple(call.metrics for call in calls),
         faults=tuple(fault for call in calls for fault in call.faults),
+        failed_attempts=tuple(failed for call in calls for failed in call.failed_attempts),
     )
 
 

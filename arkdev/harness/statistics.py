@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from arkdev.harness.advantages import are_equal, has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
+    LatencySummary,
     RewardDistribution,
 )
+from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.stability import Instability, instabilities_of_latencies
 from arkdev.harness.summary import (
     EqualReward,
     ExtremeReward,
@@ -59,7 +63,14 @@ class RunStatistics:
     from which on a rollout counts as a success in pass@k.
     """
 
-    def __init__(self, num_generations: int, *, success_threshold: float = 1.0) -> None:
+    def __init__(
+        self,
+        num_generations: int,
+        *,
+        success_threshold: float = 1.0,
+        services: Callable[[], tuple[ServiceSummary, ...]] = tuple,
+    ) -> None:
+        self._services = services
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
@@ -68,6 +79,7 @@ class RunStatistics:
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
+        self._failures = FailureCounts()
         self._unsuccessful: set[str] = set()
         self._with_own = Examples()
         """Graded groups whose graders gave advantages."""
@@ -78,6 +90,7 @@ class RunStatistics:
         if record.verdict is not Verdict.SUCCESS:
             self._unsuccessful.add(record.trajectory_id)
         self._rollouts.add(record)
+        self._failures.add_trajectory(record)
         self._warn(record.warnings, record.trajectory_id)
         attempts = record.attempts if record.is_first_of_call else ()
         for number, attempt in enumerate(attempts, start=1):
@@ -93,6 +106,7 @@ class RunStatistics:
     def add_group(self, record: GroupRecord) -> None:
         """Count one group, graded or dropped."""
         self._groups.add(record, unsuccessful=self._unsuccessful)
+        self._failures.add_group(record)
         self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
@@ -162,6 +176,7 @@ class RunStatistics:
             rollout_latency=rollouts.latency.summary(),
             model_call_latency=rollouts.call_latency.summary(),
             tools=rollouts.tools(),
+            services=self._services(),
             turns=rollouts.turns.summary(),
             prompt_tokens=rollouts.prompt_tokens.summary(),
             completion_tokens=rollouts.completion_tokens.summary(),
@@ -171,8 +186,10 @@ class RunStatistics:
             num_shared_turns=rollouts.num_shared_turns,
             num_model_call_retries=rollouts.num_call_retries,
             num_reruns=rollouts.num_reruns,
+            limit_wait_s=rollouts.limit_wait_s,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
+            failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
         )
 
@@ -207,6 +224,7 @@ class _Rollouts:
         self.num_shared_turns = 0
         self.num_call_retries = 0
         self.num_reruns = 0
+        self.limit_wait_s = 0.0
         self._response_ids: dict[int, set[str]] = {}
         """By sample, whose group is not done: the responses that are counted already."""
 
@@ -219,6 +237,7 @@ class _Rollouts:
             self.latency.add(record.duration_s)
             self.num_reruns += len(record.attempts) - 1
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
+            self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
             self._add_turn(turn, record.sample_index)
         if is_success:
@@ -262,12 +281,12 @@ class _Rollouts:
     def tools(self) -> tuple[ToolSummary, ...]:
         several = self.tool_latency.get(SEVERAL_TOOLS)
         rows = [
-            ToolSummary(name, count, latency.summary() if latency else None)
+            ToolSummary(name, count, *_told(latency))
             for name, count in self.tool_calls.most_common()
             for latency in [self.tool_latency.get(name)]
         ]
         if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary()))
+            rows.append(ToolSummary(SEVERAL_TOOLS, 0, *_told(several)))
         return tuple(rows)
 
 
@@ -357,6 +376,14 @@ class _Groups:
             )
             yield PassAtK(k, math.fsum(estimates) / num_groups, num_groups)
             k *= 2
+
+
+def _told(
+    latency: LatencyDistribution | None,
+) -> tuple[LatencySummary | None, tuple[Instability, ...]]:
+    if latency is None:
+        return None, ()
+    return latency.summary(), instabilities_of_latencies(latency.values)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

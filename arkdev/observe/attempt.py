@@ -36,6 +36,11 @@ class Attempt(Protocol):
         ...
 
     @property
+    def number(self) -> int:
+        """1 is the first attempt, of the rollout or of the grading."""
+        ...
+
+    @property
     def place(self) -> AttemptPlace:
         """Which attempt it is."""
         ...
