@@ -3,8 +3,8 @@
 python benchmarks/tracing.py                        128 in flight, 50 and 500 ms of latency
 python benchmarks/tracing.py --in-flight 32 --latencies-ms 200 --json
 
-A pair of runs, with and without, is measured `--rounds` times in turn and the medians compared, for
-a machine is never quite the same from one run to the next.
+The ways are run `--rounds` times in turn and the best of each compared: other work on the machine
+can only slow a run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -38,7 +37,7 @@ WAYS = ("off", "file", "otlp")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One way at one latency: the medians over the rounds."""
+    """One way at one latency: the best of the rounds."""
 
     latency_ms: float
     way: str
@@ -103,8 +102,8 @@ def measure(
             way=way,
             in_flight=in_flight,
             num_rollouts=num_rollouts,
-            rollouts_per_s=num_rollouts / statistics.median(wall for wall, _, _ in each),
-            cpu_ms_per_rollout=statistics.median(cpu for _, cpu, _ in each) * 1e3 / num_rollouts,
+            rollouts_per_s=num_rollouts / min(wall for wall, _, _ in each),
+            cpu_ms_per_rollout=min(cpu for _, cpu, _ in each) * 1e3 / num_rollouts,
             spans_expected=0 if way == "off" else num_rollouts * SPANS_PER_ROLLOUT,
             spans_got=min(got for _, _, got in each),
         )

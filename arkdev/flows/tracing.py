@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ _ARK_KEYS = ("ARK_TRACE_AK", "ARK_TRACE_SK")
 _COZELOOP_KEYS = ("COZELOOP_WORKSPACE_ID", "COZELOOP_API_TOKEN")
 _OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _DEFAULT_REGION = "cn-beijing"
+_WRITE_AT_ONCE = 64
+_WRITE_EVERY_S = 0.2
+"""What a killed process may lose of the file."""
 
 _OTLP = "opentelemetry.exporter.otlp.proto.http"
 _INSTALL_OTLP = 'pip install "arkdev[trace]"'
@@ -128,6 +132,7 @@ def traced(
             yield tracing
         finally:
             recording.is_on = False
+            file.flush()
             tracing.counts = tuple(export.close() for export in exports)
 
 
@@ -137,26 +142,35 @@ def traffic_rules(tracing: Tracing | None) -> tuple[TrafficRule, ...]:
 
 
 class _SpanFile:
-    """Writes the spans of an attempt when it has ended, all at once.
-
-    One by one they would cost several times as much: each write lets other threads have their turn.
-    """
+    """Writes spans many at a time: each write lets other threads have their turn."""
 
     def __init__(self, run: RunWriter) -> None:
         self._run = run
-        self._waiting: dict[int, list[dict[str, Any]]] = {}
+        self._waiting: list[dict[str, Any]] = []
+        self._next_write = time.monotonic() + _WRITE_EVERY_S
         self._lock = threading.Lock()
 
     def add(self, span: spans.Span) -> None:
         """Take a span that ended; from any thread."""
-        root = span.root
         record = _record(span)
         with self._lock:
-            if root.is_open:
-                self._waiting.setdefault(root.span_id, []).append(record)
+            self._waiting.append(record)
+            if len(self._waiting) < _WRITE_AT_ONCE and time.monotonic() < self._next_write:
                 return
-            records = [*self._waiting.pop(root.span_id, ()), record]
-        self._run.spans(records)
+            waiting = self._taken()
+        self._run.spans(waiting)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            waiting = self._taken()
+        if waiting:
+            self._run.spans(waiting)
+
+    def _taken(self) -> list[dict[str, Any]]:
+        waiting, self._waiting = self._waiting, []
+        self._next_write = time.monotonic() + _WRITE_EVERY_S
+        return waiting
 
 
 def _receivers(envs: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[_Make]:
