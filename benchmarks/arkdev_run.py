@@ -64,6 +64,9 @@ class _Silent:
     def on_attempt(self, *_: Any) -> None:
         """Nothing."""
 
+    def on_stall(self, record: Any) -> None:
+        """Nothing."""
+
     def on_log(self, line: str) -> None:
         """Nothing."""
 

@@ -157,6 +157,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
+    from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -165,8 +166,15 @@ def recomputed_summary(reader: RunReader) -> Summary:
         size = max((len(group.trajectory_ids) for group in reader.groups()), default=1)
     threshold = settings.get("success_threshold")
     statistics = RunStatistics(
-        size, success_threshold=1.0 if threshold is None else float(threshold)
+        size,
+        success_threshold=1.0 if threshold is None else float(threshold),
+        grader_places={
+            str(each.get("name")): str(each.get("place", ""))
+            for each in settings.get("graders") or ()
+            if isinstance(each, dict)
+        },
     )
+    statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)
     for group in reader.groups():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.durations import stall_threshold_s
 from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
@@ -134,6 +135,14 @@ def plugin(
             help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
         ),
     ] = None,
+    stall_threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--stall-threshold",
+            metavar="MS|DURATION|off",
+            help="Name code that holds others up for so long (default 100ms).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -177,6 +186,7 @@ def plugin(
         sampling={name: value for name, value in sampling.items() if value is not None},
         seed=seed,
         success_threshold=success_threshold,
+        stall_threshold_s=stall_threshold_s(stall_threshold),
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,

@@ -20,6 +20,7 @@ from arkdev.flows.test_request import PluginTestRequest, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
+from arkdev.harness.stalls import StallRecord, stalls_of_summary
 from arkdev.job.dataset import (
     DatasetLine,
     DatasetWarning,
@@ -39,6 +40,7 @@ from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
+DEFAULT_STALL_THRESHOLD_S = 0.1
 MAX_CONCURRENCY = 100_000
 """More is a slip of the keyboard: no machine holds so many rollouts."""
 
@@ -66,6 +68,8 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    earlier_stalls: tuple[StallRecord, ...] = ()
+    """What its parts found that were not killed."""
 
     @property
     def num_rollouts(self) -> int:
@@ -78,6 +82,12 @@ class PluginTestPlan:
         if self.request.success_threshold is not None:
             return self.request.success_threshold
         return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
+    def stall_threshold_s(self) -> float:
+        """How long a stall lasts at least; 0 watches for none."""
+        asked = self.request.stall_threshold_s
+        return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -104,7 +114,12 @@ class PluginTestPlan:
             "job": shown(self.job.source) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
-                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                {
+                    "name": g.name,
+                    "reference": g.loaded.reference,
+                    "weight": g.weight,
+                    "place": g.loaded.plugin.place,
+                }
                 for g in self.graders
             ],
             "data": [shown(path) for path in self.files],
@@ -153,7 +168,12 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
-    return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
+    return replace(
+        plan,
+        resumed=reader.folder,
+        notes=(*plan.notes, *notes),
+        earlier_stalls=stalls_of_summary(reader.manifest.summary),
+    )
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:

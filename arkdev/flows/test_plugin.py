@@ -16,6 +16,7 @@ from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.stalls import stalls_watched
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
@@ -58,7 +59,11 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
+    statistics = RunStatistics(
+        plan.num_generations,
+        success_threshold=plan.success_threshold,
+        grader_places={grader.name: grader.loaded.plugin.place for grader in plan.graders},
+    )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
@@ -77,6 +82,7 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
+        stack.enter_context(stalls_watched(plan, statistics, observer, services))
         engine = _engine(plan, services, recorder)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)

@@ -35,6 +35,8 @@ class PluginTestRequest:
     seed: int | None = None
     success_threshold: float | None = None
     """The weighted reward from which on a rollout counts as a success in pass@k."""
+    stall_threshold_s: float | None = None
+    """How long a stall lasts at least; 0 watches for none."""
     out: Path | None = None
     uses_real_ark_sdk: bool = False
     resume: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from arkdev.harness.distributions import (
     CountDistribution,
@@ -13,6 +13,8 @@ from arkdev.harness.distributions import (
 )
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
+from arkdev.harness.slowest import SlowestCalls
+from arkdev.harness.stalls import StallRecord, merged
 from arkdev.harness.summary import (
     EqualReward,
     ExtremeReward,
@@ -55,10 +57,19 @@ class RunStatistics:
     """Add a run's records, each trajectory before its group; ask for `summary` at any time.
 
     `num_generations` is the number of rollouts per sample, `success_threshold` the weighted reward
-    from which on a rollout counts as a success in pass@k.
+    from which on a rollout counts as a success in pass@k, `grader_places` the file:line of each
+    grader by its name.
     """
 
-    def __init__(self, num_generations: int, *, success_threshold: float = 1.0) -> None:
+    def __init__(
+        self,
+        num_generations: int,
+        *,
+        success_threshold: float = 1.0,
+        grader_places: Mapping[str, str] | None = None,
+    ) -> None:
+        self._grader_places = grader_places or {}
+        self._stalls: list[Callable[[], Iterable[StallRecord]]] = []
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
@@ -68,6 +79,10 @@ class RunStatistics:
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
         self._unsuccessful: set[str] = set()
+
+    def take_stalls(self, source: Callable[[], Iterable[StallRecord]]) -> None:
+        """Ask `source` for stalls whenever a summary is made."""
+        self._stalls.append(source)
 
     def add_trajectory(self, record: TrajectoryRecord) -> None:
         """Count one finished rollout."""
@@ -94,9 +109,10 @@ class RunStatistics:
         self._warn(record.warnings, first)
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
-            self._graders.setdefault(grader.name, GraderNumbers(grader.name, grader.weight)).add(
-                grader, num_members=len(members)
-            )
+            place = self._grader_places.get(grader.name, "")
+            self._graders.setdefault(
+                grader.name, GraderNumbers(grader.name, grader.weight, place=place)
+            ).add(grader, num_members=len(members), example=first)
             if grader.verdict is not Verdict.SUCCESS:
                 message = grader.error or f"{grader.verdict} without an error text"
                 self._errors.add(
@@ -160,6 +176,7 @@ class RunStatistics:
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
             first_failure=rollouts.first_failure,
+            stalls=merged(record for source in self._stalls for record in source()),
         )
 
     def _warn(self, warnings: Iterable[str], example: str) -> None:
@@ -183,6 +200,7 @@ class _Rollouts:
         self.latency = LatencyDistribution()
         self.call_latency = LatencyDistribution()
         self.tool_latency: dict[str, LatencyDistribution] = {}
+        self.slowest: dict[str, SlowestCalls] = {}
         self.tool_calls: Counter[str] = Counter()
         self.turns = CountDistribution()
         self.prompt_tokens = CountDistribution()
@@ -206,7 +224,7 @@ class _Rollouts:
             self.num_reruns += len(record.attempts) - 1
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
         for turn in record.turns:
-            self._add_turn(turn, record.sample_index)
+            self._add_turn(turn, record)
         if is_success:
             self._add_counts(record)
         elif self.first_failure is None:
@@ -216,9 +234,9 @@ class _Rollouts:
         """The group of this sample is complete."""
         self._response_ids.pop(sample_index, None)
 
-    def _add_turn(self, turn: TurnRecord, sample_index: int) -> None:
+    def _add_turn(self, turn: TurnRecord, record: TrajectoryRecord) -> None:
         if turn.response_id is not None:
-            counted = self._response_ids.setdefault(sample_index, set())
+            counted = self._response_ids.setdefault(record.sample_index, set())
             if turn.response_id in counted:
                 self.num_shared_turns += 1
                 return
@@ -229,6 +247,8 @@ class _Rollouts:
         if turn.tool_calls and turn.tool_duration_s is not None:
             name = turn.tool_calls[0] if len(turn.tool_calls) == 1 else SEVERAL_TOOLS
             self.tool_latency.setdefault(name, LatencyDistribution()).add(turn.tool_duration_s)
+            slowest = self.slowest.setdefault(name, SlowestCalls())
+            slowest.add(record.trajectory_id, turn.tool_duration_s)
 
     def _add_counts(self, record: TrajectoryRecord) -> None:
         self.turns.add(len(record.turns))
@@ -247,13 +267,14 @@ class _Rollouts:
 
     def tools(self) -> tuple[ToolSummary, ...]:
         several = self.tool_latency.get(SEVERAL_TOOLS)
+        slowest = {name: calls.summary() for name, calls in self.slowest.items()}
         rows = [
-            ToolSummary(name, count, latency.summary() if latency else None)
+            ToolSummary(name, count, latency.summary() if latency else None, slowest.get(name, ()))
             for name, count in self.tool_calls.most_common()
             for latency in [self.tool_latency.get(name)]
         ]
         if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary()))
+            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary(), slowest[SEVERAL_TOOLS]))
         return tuple(rows)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
+from arkdev.harness.slowest import SlowCall
+from arkdev.harness.stalls import StallRecord
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class GraderSummary:
     attempts: dict[str, int]
     metrics: dict[str, MetricSummary]
     latency: LatencySummary | None
+    place: str = ""
+    """file:line of its function; "" when the run did not keep it."""
+    slowest: tuple[SlowCall, ...] = ()
+    """By the first trajectory of the group."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,7 @@ class ToolSummary:
     name: str
     num_calls: int
     latency: LatencySummary | None
+    slowest: tuple[SlowCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,8 @@ class Summary:
     """The most frequent first."""
     first_failure: str | None
     """Id of the first rollout that did not succeed."""
+    stalls: tuple[StallRecord, ...] = ()
+    """What blocked or starved other rollouts, the most expensive first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""
