@@ -43,6 +43,9 @@ _WAITING_CALLS = {"accept", "acquire", "connect", "join", "poll", "read", "readi
 _WAITING_CALLS |= {"recv_into", "select", "sleep", "wait"}
 _MAX_CALL = 60
 
+not_the_threads_own: set[CodeType] = set()
+"""Code that the interpreter calls in whatever thread is running, as at a garbage collection."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -84,7 +87,7 @@ def users_place(frame: FrameType) -> Place | None:
     leaf = inner[0] if inner else users[0]
     return Place(
         file=users[0].f_code.co_filename,
-        line=users[0].f_lineno,
+        line=_line(users[0]),
         function=named.f_code.co_qualname,
         called=called,
         plugin=outermost.f_code.co_qualname,
@@ -130,7 +133,7 @@ def awaiting_place(coroutine: Any) -> Place | None:
     at = users[-1]
     return Place(
         file=at.f_code.co_filename,
-        line=at.f_lineno,
+        line=_line(at),
         function=at.f_code.co_qualname,
         called="",
         plugin=users[0].f_code.co_qualname,
@@ -141,8 +144,13 @@ def awaiting_place(coroutine: Any) -> Place | None:
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None and frame.f_code is not _CALLBACK_OF_LOOP:
-        yield frame
+        if frame.f_code not in not_the_threads_own:
+            yield frame
         frame = frame.f_back
+
+
+def _line(frame: FrameType) -> int:
+    return frame.f_lineno or frame.f_code.co_firstlineno  # some instructions belong to no line
 
 
 def _is_users(frame: FrameType) -> bool:

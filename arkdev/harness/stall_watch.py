@@ -23,7 +23,13 @@ from types import FrameType
 from typing import Any
 
 from arkdev.harness.executor_watch import ExecutorWatch
-from arkdev.harness.stall_frames import Place, attempt_on, is_at_a_call, users_place
+from arkdev.harness.stall_frames import (
+    Place,
+    attempt_on,
+    is_at_a_call,
+    not_the_threads_own,
+    users_place,
+)
 from arkdev.harness.stalls import (
     HARNESS,
     MAX_WAITED,
@@ -44,6 +50,8 @@ BEAT_S = 0.02
 _LATE_S = 0.02
 """So much later than it should be, a heartbeat is looked into."""
 _LOOK_EVERY_S = 0.025
+_PAUSE_FROM_S = 0.01
+"""A shorter garbage collection is a part of what allocates."""
 _TOLD_BEFORE_ITS_END_S = 1.0
 """A stall of that length is told before it is over, in case it never is."""
 _SHARE = 0.5
@@ -59,7 +67,12 @@ class _Moment:
 
 
 class _WatchedLoop:
-    """One event loop, its heartbeat, and the stall that it may be in."""
+    """An event loop, its heartbeat, and the stall that it may be in.
+
+    The harness's loop beats by itself. The background loop answers to the watcher: would it beat
+    too, its thread and the watcher's would compete for the moment when code that never let the
+    interpreter go, as a large `json.loads`, comes to its end.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_harness: bool) -> None:
         self.loop = loop
@@ -74,17 +87,26 @@ class _WatchedLoop:
         self.leaf: tuple[int, int] | None = None
         """The innermost frame and its instruction when it was last sampled."""
         self._handle: asyncio.TimerHandle | None = None
+        self._is_asked = False
 
     def start(self) -> None:
         """Begin the heartbeat; to be called on the loop."""
         self.thread, self.native_id = threading.get_ident(), threading.get_native_id()
         self.beat_at = time.perf_counter()
-        self._handle = self.loop.call_later(BEAT_S, self._beat)
+        if self.is_harness:
+            self._handle = self.loop.call_later(BEAT_S, self._beat)
 
     def stop(self) -> None:
         """End it; to be called on the loop."""
         if self._handle is not None:
             self._handle.cancel()
+
+    def ask(self, now: float) -> None:
+        """Let a loop that does not beat by itself answer, if it has answered before."""
+        if not self.is_harness and not self._is_asked:
+            self._is_asked = True
+            self.beat_at = now - BEAT_S
+            self.loop.call_soon_threadsafe(self._answer)
 
     def note_gap(self) -> None:
         """Note that the loop runs now, and did not since the beat before, if that is long ago."""
@@ -93,9 +115,18 @@ class _WatchedLoop:
             self.gaps.append((self.beat_at, now))
         self.beat_at = now
 
+    def is_late(self, now: float) -> bool:
+        """True when a heartbeat is overdue."""
+        is_expected = self.is_harness or self._is_asked
+        return is_expected and now - self.beat_at > BEAT_S + _LATE_S
+
     def _beat(self) -> None:
         self.note_gap()
         self._handle = self.loop.call_later(BEAT_S, self._beat)
+
+    def _answer(self) -> None:
+        self._is_asked = False
+        self.note_gap()
 
 
 class StallWatch:
@@ -141,11 +172,8 @@ class StallWatch:
         self._is_over.set()
         self._watched_s = time.perf_counter() - self._started
         gc.callbacks.remove(self._on_collection)
-        own, *others = self._loops
-        own.stop()
-        for other in others:
-            other.loop.call_soon_threadsafe(other.stop)
         self._thread.join(1.0)
+        self._loops[0].stop()
 
     def records(self) -> tuple[StallRecord, ...]:
         """Return what was found so far.
@@ -154,7 +182,8 @@ class StallWatch:
         """
         with self._lock:
             for watched in self._loops:
-                if watched.thread == threading.get_ident() and not self._is_over.is_set():
+                is_here = watched.thread == threading.get_ident()
+                if is_here and watched.is_harness and not self._is_over.is_set():
                     watched.note_gap()
                 self._end_stalls(watched)
             self._executors.settle(time.perf_counter())
@@ -171,7 +200,7 @@ class StallWatch:
         now = time.perf_counter()
         if phase == "start":
             self._collecting_since = now
-        else:
+        elif now - self._collecting_since > _PAUSE_FROM_S:
             self._collected_s += now - self._collecting_since
 
     def _run(self) -> None:
@@ -188,10 +217,11 @@ class StallWatch:
         for watched in self._loops:
             if watched.thread:  # else its heartbeat has not begun
                 self._end_stalls(watched)
-                if now - watched.beat_at > BEAT_S + _LATE_S:
+                if watched.is_late(now):
                     late.append(watched)
                 else:
                     self._note_usage(watched, now)
+                    watched.ask(now)
         if late:
             moment = _Moment(now, sys._current_frames(), _native_ids())
             for watched in late:
@@ -315,6 +345,9 @@ class StallWatch:
         if self._on_first is not None and key not in self._told:
             self._told.add(key)
             self._on_first(record)
+
+
+not_the_threads_own.add(StallWatch._on_collection.__code__)
 
 
 def _culprit(kind: StallKind, place: Place) -> Culprit:
