@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import dis
+import functools
 import itertools
 import linecache
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def users_place(frame: FrameType) -> Place | None:
     # a comprehension or lambda is a part of the function around it
     named = next((each for each in users if each.f_code.co_name[:1] != "<"), users[0])
     outermost = next((e for e in reversed(users) if e.f_code.co_name[:1] != "<"), named)
-    called = _called(users[0]) or (_name(inner[-1]) if inner else "")
+    called = _called(users[0].f_code, users[0].f_lasti) or (_name(inner[-1]) if inner else "")
     leaf = inner[0] if inner else users[0]
     return Place(
         file=users[0].f_code.co_filename,
@@ -168,18 +169,16 @@ def _name(frame: FrameType) -> str:
     return f"{module}.{frame.f_code.co_qualname}".lstrip(".")
 
 
-def _called(frame: FrameType) -> str:
-    """Return what the current instruction calls, as the source has it, or ""."""
-    positions = next(
-        itertools.islice(frame.f_code.co_positions(), max(0, frame.f_lasti // 2), None), None
-    )
+@functools.lru_cache(maxsize=1024)
+def _called(code: CodeType, instruction: int) -> str:
+    """Return what an instruction calls, as the source has it, or ""."""
+    positions = next(itertools.islice(code.co_positions(), max(0, instruction // 2), None), None)
     if positions is None or None in positions:
         return ""
     first, last, begin, end = positions
     assert first is not None and last is not None
     lines = [
-        linecache.getline(frame.f_code.co_filename, number).encode()
-        for number in range(first, last + 1)
+        linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)
     ]
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]

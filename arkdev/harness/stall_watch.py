@@ -16,11 +16,9 @@ import gc
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 from arkdev.harness.executor_watch import ExecutorWatch
 from arkdev.harness.stall_frames import (
@@ -42,19 +40,18 @@ from arkdev.harness.stalls import (
     Taken,
     Waiting,
 )
-from arkdev.harness.thread_times import ThreadTimes, Used
+from arkdev.harness.thread_times import CpuSince, Reading, thread_cpu_s
+from arkdev.harness.watched_loop import BEAT_S, WatchedLoop
 from arkdev.observe.attempt import Attempt, in_flight
 
-BEAT_S = 0.02
-"""Between two heartbeats of a loop, and between two samples of a late one."""
-_LATE_S = 0.02
-"""So much later than it should be, a heartbeat is looked into."""
 _LOOK_EVERY_S = 0.025
+_ENOUGH_AT_ONCE, _ENOUGH = 0.5, 0.1
+"""How much of the time a thread must have computed to be named: when it is seen for the first
+time, and when it is seen again. Between the two a busy machine may have stopped everything."""
 _PAUSE_FROM_S = 0.01
 """A shorter garbage collection is a part of what allocates."""
 _TOLD_BEFORE_ITS_END_S = 1.0
 """A stall of that length is told before it is over, in case it never is."""
-_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -64,69 +61,6 @@ class _Moment:
     now: float
     frames: dict[int, FrameType]
     native_ids: dict[int, int]
-
-
-class _WatchedLoop:
-    """An event loop, its heartbeat, and the stall that it may be in.
-
-    The harness's loop beats by itself. The background loop answers to the watcher: would it beat
-    too, its thread and the watcher's would compete for the moment when code that never let the
-    interpreter go, as a large `json.loads`, comes to its end.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_harness: bool) -> None:
-        self.loop = loop
-        self.is_harness = is_harness
-        self.thread = self.native_id = 0
-        self.beat_at = 0.0
-        self.gaps: deque[tuple[float, float]] = deque(maxlen=64)
-        self.stall: Stall | None = None
-        self.used = Used()
-        self.collected_s = 0.0
-        self.looked_at = 0.0
-        self.leaf: tuple[int, int] | None = None
-        """The innermost frame and its instruction when it was last sampled."""
-        self._handle: asyncio.TimerHandle | None = None
-        self._is_asked = False
-
-    def start(self) -> None:
-        """Begin the heartbeat; to be called on the loop."""
-        self.thread, self.native_id = threading.get_ident(), threading.get_native_id()
-        self.beat_at = time.perf_counter()
-        if self.is_harness:
-            self._handle = self.loop.call_later(BEAT_S, self._beat)
-
-    def stop(self) -> None:
-        """End it; to be called on the loop."""
-        if self._handle is not None:
-            self._handle.cancel()
-
-    def ask(self, now: float) -> None:
-        """Let a loop that does not beat by itself answer, if it has answered before."""
-        if not self.is_harness and not self._is_asked:
-            self._is_asked = True
-            self.beat_at = now - BEAT_S
-            self.loop.call_soon_threadsafe(self._answer)
-
-    def note_gap(self) -> None:
-        """Note that the loop runs now, and did not since the beat before, if that is long ago."""
-        now = time.perf_counter()
-        if now - self.beat_at > BEAT_S + _LATE_S:
-            self.gaps.append((self.beat_at, now))
-        self.beat_at = now
-
-    def is_late(self, now: float) -> bool:
-        """True when a heartbeat is overdue."""
-        is_expected = self.is_harness or self._is_asked
-        return is_expected and now - self.beat_at > BEAT_S + _LATE_S
-
-    def _beat(self) -> None:
-        self.note_gap()
-        self._handle = self.loop.call_later(BEAT_S, self._beat)
-
-    def _answer(self) -> None:
-        self._is_asked = False
-        self.note_gap()
 
 
 class StallWatch:
@@ -143,9 +77,9 @@ class StallWatch:
         self._on_first = on_first
         self._counts = StallCounts()
         self._told: set[tuple[str, str, str]] = set()
-        self._loops: list[_WatchedLoop] = []
+        self._loops: list[WatchedLoop] = []
         self._executors = ExecutorWatch(threshold_s, on_end=self._close, on_long=self._tell_early)
-        self._times = ThreadTimes()
+        self._cpu = CpuSince()
         self._collecting_since = self._collected_s = 0.0
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -154,11 +88,11 @@ class StallWatch:
 
     def start(self, background: asyncio.AbstractEventLoop | None = None) -> None:
         """Watch the running loop, and the `background` loop of another thread."""
-        own = _WatchedLoop(asyncio.get_running_loop(), is_harness=True)
+        own = WatchedLoop(asyncio.get_running_loop(), is_harness=True)
         own.start()
         self._loops.append(own)
         if background is not None:
-            other = _WatchedLoop(background, is_harness=False)
+            other = WatchedLoop(background, is_harness=False)
             self._loops.append(other)
             background.call_soon_threadsafe(other.start)
         self._executors.default_of(own.loop)
@@ -180,13 +114,14 @@ class StallWatch:
 
         arkdev's own lag is in it only when it is large: a second and a twentieth of the run.
         """
+        now = time.perf_counter()
         with self._lock:
             for watched in self._loops:
                 is_here = watched.thread == threading.get_ident()
                 if is_here and watched.is_harness and not self._is_over.is_set():
                     watched.note_gap()
-                self._end_stalls(watched)
-            self._executors.settle(time.perf_counter())
+                self._end_stalls(watched, now)
+            self._executors.settle(now)
             records = self._counts.records()
         watched_s = self._watched_s or time.perf_counter() - self._started
         enough_s = max(1.0, 0.05 * watched_s)
@@ -216,87 +151,92 @@ class StallWatch:
         late = []
         for watched in self._loops:
             if watched.thread:  # else its heartbeat has not begun
-                self._end_stalls(watched)
+                self._end_stalls(watched, now)
                 if watched.is_late(now):
                     late.append(watched)
                 else:
-                    self._note_usage(watched, now)
+                    watched.reading, watched.leaf = self._reading(watched, now), None
                     watched.ask(now)
         if late:
-            moment = _Moment(now, sys._current_frames(), _native_ids())
+            moment = _moment(now)
             for watched in late:
                 # what a thread of the user's takes from both loops is counted once
                 self._sample(watched, moment, may_search=watched is late[0])
         self._executors.look(now)
         return bool(late)
 
-    def _note_usage(self, watched: _WatchedLoop, now: float) -> None:
-        watched.used = self._times.read(watched.native_id)
-        watched.collected_s = self._collected_s
-        watched.looked_at = now
-        watched.leaf = None
-
-    def _sample(self, watched: _WatchedLoop, moment: _Moment, *, may_search: bool) -> None:
+    def _sample(self, watched: WatchedLoop, moment: _Moment, *, may_search: bool) -> None:
         frame = moment.frames.get(watched.thread)
         if frame is None:
             return
-        if watched.stall is None:
-            watched.stall = Stall(watched.beat_at + BEAT_S / 2)
+        began = watched.beat_at + BEAT_S / 2
+        if watched.stall is None or watched.stall.began != began:
+            watched.stall = Stall(began)
         stall = watched.stall
-        before, collected_s = watched.used, watched.collected_s
-        length = max(1e-6, moment.now - watched.looked_at)
-        leaf = watched.leaf
-        self._note_usage(watched, moment.now)
-        watched.leaf = (id(frame), frame.f_lasti)
-        used = watched.used.since(before)
-        theirs = min(1.0, ((used.queued_s or 0.0) + self._collected_s - collected_s) / length)
+        leaf, watched.leaf = watched.leaf, (id(frame), frame.f_lasti)
+        reading = self._reading(watched, moment.now)
+        since = reading.since(watched.reading or reading)
+        enough = _ENOUGH_AT_ONCE if leaf is None else _ENOUGH
         place = users_place(frame)
-        is_busy = used.cpu_s is None or used.cpu_s >= _SHARE * length
-        is_at_its_call = is_at_a_call(frame) and leaf in (None, watched.leaf)
-        if place and not place.is_within_arkdev and (place.is_waiting or is_busy or is_at_its_call):
+        if place is not None and place.is_within_arkdev:
+            place = None
+        is_computing = since.is_busy(enough=enough) is not False
+        if place and leaf is None and not is_computing and not place.is_waiting:
+            return  # it waits in a call, or for the interpreter or a core: the next one will tell
+        watched.reading = reading
+        is_at_its_call = is_at_a_call(frame) and leaf == watched.leaf
+        if place and (place.is_waiting or is_at_its_call or is_computing):
             attempt = attempt_on(frame)
             culprit = _culprit(StallKind.BLOCKS_LOOP, place)
-            shares = [Share(culprit, place.line, 1.0 - theirs, id(attempt))]
+            shares = [Share(culprit, place.line, 1.0 - since.collected_part, id(attempt))]
             self._note_waiting(stall, shares, watched, runs=[attempt])
-        elif may_search and not (is_busy and used.cpu_s is not None):
-            shares, runs = self._holders(moment, length)
-            self._note_waiting(stall, shares, None, runs=runs)
+        elif may_search and since.is_busy_beside(enough=enough):
+            shares = self._holders(stall, moment, since)
         else:
             shares = []
-        rest = 1.0 - sum(share.part for share in shares)
-        stall.add(moment.now, [*shares, Share(HARNESS, 0, max(0.0, rest))])
+        stall.add(moment.now, _whole(shares))
         self._tell_early(stall)
 
-    def _holders(self, moment: _Moment, length: float) -> tuple[list[Share], list[Attempt | None]]:
-        """Find the threads of the user's code that computed in the last `length` seconds."""
+    def _reading(self, watched: WatchedLoop, now: float) -> Reading:
+        return Reading(
+            at=now,
+            cpu_s=thread_cpu_s(watched.native_id),
+            process_s=time.process_time(),
+            collected_s=self._collected_s,
+        )
+
+    def _holders(self, stall: Stall, moment: _Moment, since: Reading) -> list[Share]:
+        """Find the threads of the user's code that computed since the look before."""
         loops = {watched.thread for watched in self._loops}
         found: list[tuple[Place, float | None, FrameType]] = []
         for ident, frame in moment.frames.items():
             place = users_place(frame) if ident not in loops else None
-            if place is None or place.is_within_arkdev or place.is_waiting:
+            if place is None or place.is_waiting:
                 continue
-            since = moment.now - 1.5 * length
             native_id = moment.native_ids.get(ident, 0)
-            cpu_s = self._times.since_look(native_id, now=moment.now, not_before=since)
+            not_before = moment.now - 1.5 * since.at
+            cpu_s = self._cpu.read(native_id, now=moment.now, not_before=not_before)
             found.append((place, cpu_s, frame))
-        known = [(place, cpu, frame) for place, cpu, frame in found if cpu is not None]
-        if known:
-            total = max(length, sum(cpu for _, cpu, _ in known))
-            parts = [(place, cpu / total, frame) for place, cpu, frame in known if cpu > 0]
+        known_s = sum(cpu_s for _, cpu_s, _ in found if cpu_s is not None)
+        if known_s:
+            whole_s = max(known_s, since.beside_s)
+            parts = [(cpu_s or 0.0) / whole_s for _, cpu_s, _ in found]
         else:  # the first look at them
-            parts = [(place, 1 / len(found), frame) for place, _, frame in found]
-        runs = [attempt_on(frame) for _, _, frame in parts]
+            parts = [1.0 / max(1, len(found))] * len(found)
+        runs = [attempt_on(frame) for _, _, frame in found]
         shares = [
             Share(_culprit(StallKind.HOLDS_INTERPRETER, place), place.line, part, id(attempt))
-            for (place, part, _), attempt in zip(parts, runs, strict=True)
+            for (place, _, _), part, attempt in zip(found, parts, runs, strict=True)
+            if part and not place.is_within_arkdev
         ]
-        return shares, runs
+        self._note_waiting(stall, shares, None, runs=runs)
+        return shares
 
     def _note_waiting(
         self,
         stall: Stall,
         shares: list[Share],
-        watched: _WatchedLoop | None,
+        watched: WatchedLoop | None,
         *,
         runs: Sequence[Attempt | None],
     ) -> None:
@@ -313,24 +253,47 @@ class StallWatch:
         for culprit in {share.culprit for share in shares}:
             stall.wait_for(culprit, Waiting(len(others), names))
 
-    def _end_stalls(self, watched: _WatchedLoop) -> None:
-        while watched.gaps:
-            began, ended = watched.gaps.popleft()
+    def _end_stalls(self, watched: WatchedLoop, now: float) -> None:
+        unseen = []
+        for _ in range(len(watched.gaps)):
+            gap_began, ended = watched.gaps.popleft()
+            began = gap_began + BEAT_S / 2
             stall, watched.stall = watched.stall, None
-            if stall is None:
-                stall = Stall(began + BEAT_S / 2)
-                stall.add(ended, [Share(HARNESS, 0, 1.0)])
+            if ended - began < self._threshold_s:
+                continue
+            if stall is None or stall.began != began:
+                unseen.append((began, ended))
+                continue
             stall.end(ended)
-            if stall.length_s >= self._threshold_s:
-                self._close(stall)
+            self._close(stall, watched)
+        if unseen:
+            self._make_up_for(watched, unseen, now=now)
 
-    def _close(self, stall: Stall) -> None:
+    def _make_up_for(
+        self, watched: WatchedLoop, unseen: list[tuple[float, float]], *, now: float
+    ) -> None:
+        """Count stalls that were over before the watcher's thread got its turn.
+
+        What the loop did is gone; threads that compute are still at it.
+        """
+        reading = self._reading(watched, now)
+        since = reading.since(watched.reading or reading)
+        moment = _moment(now)
+        stalls = [Stall(began) for began, _ in unseen]
+        may_search = watched.is_harness and since.is_busy_beside(enough=_ENOUGH_AT_ONCE)
+        shares = self._holders(stalls[0], moment, since) if may_search else []
+        for stall, (_, ended) in zip(stalls, unseen, strict=True):
+            stall.add(ended, _whole(shares))
+            stall.end(ended)
+            self._close(stall, watched)
+
+    def _close(self, stall: Stall, watched: WatchedLoop | None = None) -> None:
         """Count a stall: the user's when their code made up enough of it, else arkdev's."""
-        if stall.users_s() < self._threshold_s:
+        if stall.users_s() >= self._threshold_s:
+            for culprit, taken in stall.of_users().items():
+                self._tell(culprit, self._counts.add(culprit, taken))
+        elif watched is None or watched.is_harness:  # else it is counted there
             self._counts.add(HARNESS, Taken({0: stall.length_s}, {0: stall.length_s}))
-            return
-        for culprit, taken in stall.of_users().items():
-            self._tell(culprit, self._counts.add(culprit, taken))
 
     def _tell_early(self, stall: Stall) -> None:
         """Tell of a stall that is long already, in case it never ends."""
@@ -354,5 +317,12 @@ def _culprit(kind: StallKind, place: Place) -> Culprit:
     return Culprit(kind, place.file, place.function, place.called, place.plugin)
 
 
-def _native_ids() -> dict[int, Any]:
-    return {thread.ident or 0: thread.native_id for thread in threading.enumerate()}
+def _whole(shares: list[Share]) -> list[Share]:
+    """Add what is missing to 1: arkdev's part."""
+    rest = 1.0 - sum(share.part for share in shares)
+    return [*shares, Share(HARNESS, 0, max(0.0, rest))]
+
+
+def _moment(now: float) -> _Moment:
+    native_ids = {thread.ident or 0: thread.native_id or 0 for thread in threading.enumerate()}
+    return _Moment(now, sys._current_frames(), native_ids)
