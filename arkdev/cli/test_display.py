@@ -123,7 +123,8 @@ class Display:
         """Name the first few pieces of code that hold others up; the report names them all."""
         self._num_stalls += 1
         if self._num_stalls <= _MAX_STALLS:
-            self._say(f"warning: {sentence(record)}\n  {advice(record)}")
+            with suppress(Exception):  # the watch goes on, whatever became of the terminal
+                self._say(f"warning: {sentence(record)}\n  {advice(record)}")
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""

@@ -23,6 +23,7 @@ from arkdev.plugin.source import is_ours, is_users
 from arkdev.plugin.threads import call_in_thread
 
 _CALLBACK_OF_LOOP = asyncio.Handle._run.__code__
+_TURN_OF_LOOP = asyncio.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
 _JOB_OF_THREAD = next(
     constant
     for constant in call_in_thread.__code__.co_consts
@@ -144,7 +145,7 @@ def awaiting_place(coroutine: Any) -> Place | None:
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None and frame.f_code is not _CALLBACK_OF_LOOP:
+    while frame is not None and frame.f_code not in (_CALLBACK_OF_LOOP, _TURN_OF_LOOP):
         if frame.f_code not in not_the_threads_own:
             yield frame
         frame = frame.f_back
@@ -187,4 +188,4 @@ def _called(code: CodeType, instruction: int) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     text = ast.unparse(tree.body.func) if isinstance(tree.body, ast.Call) else ""
-    return text if len(text) <= _MAX_CALL else text[: _MAX_CALL - 3] + "..."
+    return text if len(text) <= _MAX_CALL else "..." + text[3 - _MAX_CALL :]

@@ -45,7 +45,7 @@ from arkdev.harness.watched_loop import BEAT_S, WatchedLoop
 from arkdev.observe.attempt import Attempt, in_flight
 
 _LOOK_EVERY_S = 0.025
-_ENOUGH_AT_ONCE, _ENOUGH = 0.5, 0.1
+_ENOUGH_AT_ONCE, _ENOUGH = 0.3, 0.1
 """How much of the time a thread must have computed to be named: when it is seen for the first
 time, and when it is seen again. Between the two a busy machine may have stopped everything."""
 _PAUSE_FROM_S = 0.01
@@ -132,11 +132,11 @@ class StallWatch:
         )
 
     def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
-        now = time.perf_counter()
+        cpu_s = time.thread_time()  # other threads may get their turn before it begins
         if phase == "start":
-            self._collecting_since = now
-        elif now - self._collecting_since > _PAUSE_FROM_S:
-            self._collected_s += now - self._collecting_since
+            self._collecting_since = cpu_s
+        elif cpu_s - self._collecting_since > _PAUSE_FROM_S:
+            self._collected_s += cpu_s - self._collecting_since
 
     def _run(self) -> None:
         pause_s = _LOOK_EVERY_S
