@@ -14,6 +14,7 @@ BEAT_S = 0.02
 """Between two heartbeats of a loop, and between two samples of a late one."""
 _LATE_S = 0.02
 """So much later than it should be, a heartbeat is looked into."""
+_ASK_EVERY_S = 0.1
 
 
 class WatchedLoop:
@@ -51,7 +52,7 @@ class WatchedLoop:
 
     def ask(self, now: float) -> None:
         """Let a loop that does not beat by itself answer, if it has answered before."""
-        if not self.is_harness and not self._is_asked:
+        if not self.is_harness and not self._is_asked and now - self.beat_at > _ASK_EVERY_S:
             self._is_asked = True
             self.beat_at = now - BEAT_S
             self.loop.call_soon_threadsafe(self._answer)
