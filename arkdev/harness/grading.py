@@ -10,8 +10,10 @@ import math
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from arkdev.errors import PluginResultError
+from arkdev.harness.advantages import advantage_grader
 from arkdev.harness.attempts import (
     VERDICT_OF,
     Outcome,
@@ -26,8 +28,17 @@ from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
-from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
+from arkdev.runs.records import (
+    FailedGrading,
+    FaultRecord,
+    FaultSide,
+    GraderRecord,
+    GroupRecord,
+    Verdict,
+)
 from arkdev.types import GroupGraderResult, PluginContext
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,9 @@ class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     name: str
+    number: int
+    trajectory_id: str | None
+    """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
 
@@ -54,9 +68,16 @@ class _GradedAttempt:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong while grading."""
-        started_s = time.perf_counter() - self.started
         self.faults.append(
-            FaultRecord(FaultSide(side), kind, target, started_s, is_injected, detail=detail)
+            FaultRecord(
+                FaultSide(side),
+                kind,
+                target,
+                started_s=time.perf_counter() - self.started,
+                is_injected=is_injected,
+                detail=detail,
+                trajectory_id=self.trajectory_id,
+            )
         )
 
 
@@ -92,21 +113,32 @@ class GroupGrading:
             [rollout.record.verdict for rollout in rollouts]
             + [record.verdict for record in counted]
         )
+        error = next((record.error for record in counted if record.error), None)
+        try:
+            advantage_grader(records)
+        except PluginResultError as problem:
+            verdict = _worst([verdict, Verdict.FAILURE])
+            error = error or f"{problem.message}\nhint: {problem.hint}"
         if verdict in (Verdict.DISCARD, Verdict.RETRY):  # dropped whole: nothing to train on
             rewards: list[float | None] = [None] * len(graded)
         else:
             rewards = weighted_rewards(records, num_trajectories=len(graded))
-        by_rollout = iter(rewards)
+        is_graded = [rollout.record.verdict is Verdict.SUCCESS for rollout in rollouts]
         return GroupRecord(
             sample_index=sample.index,
             verdict=verdict,
             trajectory_ids=tuple(rollout.record.trajectory_id for rollout in rollouts),
-            rewards=tuple(
-                next(by_rollout) if rollout.record.verdict is Verdict.SUCCESS else None
-                for rollout in rollouts
+            rewards=_by_member(rewards, is_graded=is_graded),
+            graders=tuple(
+                replace(
+                    record,
+                    rewards=_by_member(record.rewards, is_graded=is_graded),
+                    seq_advantages=_by_member(record.seq_advantages, is_graded=is_graded),
+                    tok_advantages=_by_member(record.tok_advantages, is_graded=is_graded),
+                )
+                for record in records
             ),
-            graders=records,
-            error=next((record.error for record in counted if record.error), None),
+            error=error,
             warnings=tuple(notes),
         )
 
@@ -141,8 +173,8 @@ class GroupGrading:
 
         faults: list[FaultRecord] = []
 
-        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts)
+        async def attempt(number: int) -> Outcome[GroupGraderResult]:
+            outcome = await self._attempt(grader, sample, rollouts, number=number + 1)
             faults.extend(outcome.faults)
             return outcome
 
@@ -152,26 +184,45 @@ class GroupGrading:
         for key in [key for key, metric in metrics.items() if not math.isfinite(metric)]:
             del metrics[key]
             notes[f"metric_not_finite: {grader.name}.{key}"] = None
-        is_graded = outcome.verdict is Verdict.SUCCESS and result is not None
+        graded = result if outcome.verdict is Verdict.SUCCESS else None
+        seq_advantages = graded.seq_advantages if graded else None
+        tok_advantages = graded.tok_advantages if graded else None
         return GraderRecord(
             name=grader.name,
             weight=grader.weight,
             verdict=outcome.verdict,
-            rewards=tuple(result.rewards) if is_graded and result else (None,) * len(rollouts),
+            rewards=tuple(graded.rewards) if graded else (None,) * len(rollouts),
             metrics=metrics,
             attempts=len(attempts),
             error=outcome.error,
             where=outcome.where,
             traceback=outcome.traceback,
             faults=tuple(faults),
+            failed_attempts=tuple(
+                FailedGrading(
+                    failed.verdict,
+                    error=failed.error,
+                    where=failed.where,
+                    trajectory_id=_only_trajectory(grader, rollouts),
+                )
+                for failed in attempts
+                if failed.verdict is not Verdict.SUCCESS
+            ),
+            seq_advantages=None if seq_advantages is None else tuple(seq_advantages),
+            tok_advantages=None if tok_advantages is None else tuple(map(tuple, tok_advantages)),
         )
 
     async def _attempt(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        number: int,
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}")
+        graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
         in_flight[graded] = plugin.is_async
         try:
@@ -200,6 +251,24 @@ class GroupGrading:
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 
+@overload
+def _by_member(
+    values: Sequence[_T | None], *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...]: ...
+@overload
+def _by_member(
+    values: Sequence[_T | None] | None, *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...] | None: ...
+def _by_member(
+    values: Sequence[_T | None] | None, *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...] | None:
+    """Spread what the graded members got over all members of the group; the others get None."""
+    if values is None:
+        return None
+    given = iter(values)
+    return tuple(next(given) if graded else None for graded in is_graded)
+
+
 async def _at_once(
     gradings: Sequence[Coroutine[Any, Any, GraderRecord]],
 ) -> tuple[GraderRecord, ...]:
@@ -209,6 +278,12 @@ async def _at_once(
     async with asyncio.TaskGroup() as tasks:
         running = [hidden(tasks.create_task(grading)) for grading in gradings]
     return tuple(task.result() for task in running)
+
+
+def _only_trajectory(grader: Grader, rollouts: Sequence[FinishedRollout]) -> str | None:
+    """Return the id of what a single grader grades in one call; None for a group grader."""
+    is_single = grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER
+    return rollouts[0].record.trajectory_id if is_single else None
 
 
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:
@@ -241,6 +316,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
         faults=tuple(fault for call in calls for fault in call.faults),
+        failed_attempts=tuple(failed for call in calls for failed in call.failed_attempts),
     )
 
 

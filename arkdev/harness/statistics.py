@@ -6,11 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from arkdev.harness.advantages import are_equal, has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
     RewardDistribution,
 )
+from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.slowest import SlowestCalls
@@ -78,7 +80,11 @@ class RunStatistics:
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
+        self._failures = FailureCounts()
         self._unsuccessful: set[str] = set()
+        self._with_own = Examples()
+        """Graded groups whose graders gave advantages."""
+        self._without_own = 0
 
     def take_stalls(self, source: Callable[[], Iterable[StallRecord]]) -> None:
         """Ask `source` for stalls whenever a summary is made."""
@@ -89,6 +95,7 @@ class RunStatistics:
         if record.verdict is not Verdict.SUCCESS:
             self._unsuccessful.add(record.trajectory_id)
         self._rollouts.add(record)
+        self._failures.add_trajectory(record)
         self._warn(record.warnings, record.trajectory_id)
         attempts = record.attempts if record.is_first_of_call else ()
         for number, attempt in enumerate(attempts, start=1):
@@ -104,9 +111,15 @@ class RunStatistics:
     def add_group(self, record: GroupRecord) -> None:
         """Count one group, graded or dropped."""
         self._groups.add(record, unsuccessful=self._unsuccessful)
+        self._failures.add_group(record)
         self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
+        if any(reward is not None for reward in record.rewards):
+            if any(g.weight != 0 and has_own_advantages(g) for g in record.graders):
+                self._with_own.add(first)
+            else:
+                self._without_own += 1
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
             place = self._grader_places.get(grader.name, "")
@@ -142,6 +155,11 @@ class RunStatistics:
         ]
         if reward and reward.min == reward.max and num_graded >= CONSTANT_REWARD_MIN:
             warnings.append(WarningSummary("reward_constant", num_graded, ()))
+        if self._without_own and self._with_own.count:
+            with_own = self._with_own
+            warnings.append(
+                WarningSummary("advantages_in_part", with_own.count, tuple(with_own.ids))
+            )
         if rollouts.finish_reasons["length"] > num_successful / 2:
             warnings.append(WarningSummary("answers_cut", rollouts.finish_reasons["length"], ()))
         return Summary(
@@ -173,8 +191,10 @@ class RunStatistics:
             num_shared_turns=rollouts.num_shared_turns,
             num_model_call_retries=rollouts.num_call_retries,
             num_reruns=rollouts.num_reruns,
+            limit_wait_s=rollouts.limit_wait_s,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
+            failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
             stalls=merged(record for source in self._stalls for record in source()),
         )
@@ -211,6 +231,7 @@ class _Rollouts:
         self.num_shared_turns = 0
         self.num_call_retries = 0
         self.num_reruns = 0
+        self.limit_wait_s = 0.0
         self._response_ids: dict[int, set[str]] = {}
         """By sample, whose group is not done: the responses that are counted already."""
 
@@ -223,6 +244,7 @@ class _Rollouts:
             self.latency.add(record.duration_s)
             self.num_reruns += len(record.attempts) - 1
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
+            self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
             self._add_turn(turn, record)
         if is_success:
@@ -313,7 +335,7 @@ class _Groups:
         self.rewards.add_group(graded, num_ungraded=num_ungraded)
         if len(graded) >= 2:
             self._num_eligible += 1
-            if min(graded) == max(graded):
+            if are_equal(graded):
                 self._equal_values[graded[0]] += 1
         if len(graded) < max(len(rewards), self._num_generations):
             self._num_incomplete += 1

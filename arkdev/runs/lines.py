@@ -19,6 +19,8 @@ from typing import Any
 from arkdev.runs.masking import masked_text
 from arkdev.runs.records import (
     Attempt,
+    FailedGrading,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,
@@ -29,6 +31,8 @@ from arkdev.runs.records import (
 
 RECORD_TYPES = (
     Attempt,
+    FailedGrading,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,

@@ -17,6 +17,7 @@ from arkdev.errors import RunError
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     Attempt,
+    FailedGrading,
     FaultRecord,
     FaultSide,
     GraderRecord,
@@ -151,6 +152,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (GroupRecord, "graders"): GraderRecord,
     (Attempt, "faults"): FaultRecord,
     (GraderRecord, "faults"): FaultRecord,
+    (GraderRecord, "failed_attempts"): FailedGrading,
 }
 
 
@@ -172,7 +174,8 @@ def _built(kind: type, document: dict[str, Any]) -> Any:
         if nested is not None:
             value = tuple(_built(nested, item) for item in value)
         elif isinstance(value, list):
-            value = tuple(value)
+            # a list in a list: tok_advantages
+            value = tuple(tuple(item) if isinstance(item, list) else item for item in value)
         elif field.name in _WORDS:
             value = _WORDS[field.name](value)
         values[field.name] = value
