@@ -24,7 +24,6 @@ from arkdev_run import run_arkdev  # noqa: E402
 from harness import chat_server, run_on_its_loop  # noqa: E402
 from server import TURNS  # noqa: E402
 
-IDLE_S = 5.0
 THRESHOLDS_S = {"off": 0.0, "on": None}
 """None is the default."""
 
@@ -74,6 +73,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--in-flight", type=int, default=128)
     parser.add_argument("--rollouts-per-slot", type=int, default=6)
     parser.add_argument("--pairs", type=int, default=6, help="runs of each, in turn")
+    parser.add_argument("--idle-s", type=float, default=5.0)
     parser.add_argument("--latency-ms", type=float, default=50.0)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     return parser.parse_args()
@@ -106,7 +106,8 @@ def main() -> None:
         for on, off in zip(found["on"], found["off"], strict=True)
     )
     idle_ms = {
-        name: 1000 * run_on_its_loop("arkdev", idle_cpu_s(IDLE_S, is_watched=name == "on"))
+        name: 1000
+        * run_on_its_loop("arkdev", idle_cpu_s(arguments.idle_s, is_watched=name == "on"))
         for name in THRESHOLDS_S
     }
     if arguments.json:

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -43,6 +45,8 @@ from arkdev.harness.stalls import (
 from arkdev.harness.thread_times import CpuSince, Reading, thread_cpu_s
 from arkdev.harness.watched_loop import BEAT_S, WatchedLoop
 from arkdev.observe.attempt import Attempt, in_flight
+
+_logger = logging.getLogger("arkdev.stalls")
 
 _LOOK_EVERY_S = 0.025
 _ENOUGH_AT_ONCE, _ENOUGH = 0.3, 0.1
@@ -114,14 +118,9 @@ class StallWatch:
 
         arkdev's own lag is in it only when it is large: a second and a twentieth of the run.
         """
-        now = time.perf_counter()
         with self._lock:
-            for watched in self._loops:
-                is_here = watched.thread == threading.get_ident()
-                if is_here and watched.is_harness and not self._is_over.is_set():
-                    watched.note_gap()
-                self._end_stalls(watched, now)
-            self._executors.settle(now)
+            with self._faults_logged():
+                self._settle(time.perf_counter())
             records = self._counts.records()
         watched_s = self._watched_s or time.perf_counter() - self._started
         enough_s = max(1.0, 0.05 * watched_s)
@@ -130,6 +129,24 @@ class StallWatch:
             for record in records
             if record.kind is not StallKind.HARNESS or record.total_s >= enough_s
         )
+
+    def _settle(self, now: float) -> None:
+        """Count what is over or under way."""
+        for watched in self._loops:
+            is_here = watched.thread == threading.get_ident()
+            if is_here and watched.is_harness and not self._is_over.is_set():
+                watched.note_gap()
+            self._end_stalls(watched, now)
+        self._executors.settle(now)
+
+    @contextmanager
+    def _faults_logged(self) -> Iterator[None]:
+        """End the watch, not the run, when something on the plugins' stacks defeats it."""
+        try:
+            yield
+        except Exception:
+            self._is_over.set()
+            _logger.exception("the watch for stalls has ended; the run goes on without it")
 
     def _on_collection(self, phase: str, _info: dict[str, int]) -> None:
         cpu_s = time.thread_time()  # other threads may get their turn before it begins
@@ -141,7 +158,8 @@ class StallWatch:
     def _run(self) -> None:
         pause_s = _LOOK_EVERY_S
         while not self._is_over.wait(pause_s):
-            with self._lock:
+            is_late = False
+            with self._lock, self._faults_logged():
                 is_late = self._look()
             pause_s = BEAT_S if is_late else _LOOK_EVERY_S
 

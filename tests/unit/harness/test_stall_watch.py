@@ -165,3 +165,10 @@ async def test_a_sync_plugin_s_thread_knows_its_attempt_and_its_place():
     assert seen["attempt"].name == "0.0"
     assert seen["place"].function.endswith("answer")
     assert not seen["place"].is_waiting
+
+
+async def test_what_defeats_the_watch_ends_the_watch_and_not_the_run(caplog, monkeypatch):
+    with watched() as watch:
+        monkeypatch.setattr(watch, "_end_stalls", None)
+        assert watch.records() == ()
+    assert "the run goes on without it" in caplog.text
