@@ -105,11 +105,10 @@ def main() -> None:
         on["cpu_ms_per_call"] / off["cpu_ms_per_call"]
         for on, off in zip(found["on"], found["off"], strict=True)
     )
-    idle_ms = {
-        name: 1000
-        * run_on_its_loop("arkdev", idle_cpu_s(arguments.idle_s, is_watched=name == "on"))
-        for name in THRESHOLDS_S
-    }
+    idle_ms = {}
+    for name in THRESHOLDS_S:
+        idle = idle_cpu_s(arguments.idle_s, is_watched=name == "on")
+        idle_ms[name] = 1000 * run_on_its_loop("arkdev", idle)
     if arguments.json:
         document = {**medians, "cpu_ratio": ratio, "idle_ms_per_s": idle_ms}
         print(json.dumps(document, indent=2))
