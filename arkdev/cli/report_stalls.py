@@ -15,8 +15,6 @@ from arkdev.harness.summary import Summary
 
 _MAX_ROWS = 6
 _SLOW_FROM_S = 0.1
-_DRIFT_FROM, _DRIFT_FROM_S = 1.5, 0.05
-"""By which factor and by how much something must have become slower to be named."""
 _MODEL_CALLS = (".create", ".parse")
 _HTTP_LIBRARIES = ("requests.", "httpx.", "urllib", "http.client", "session.", "client.")
 
@@ -38,7 +36,7 @@ def stalls(summary: Summary, signs: Symbols) -> Section | None:
     num_more = len(summary.stalls) - _MAX_ROWS
     if num_more > 0:
         table.add_row("", Text(f"and {plural(num_more, 'other place')}", style="dim"))
-    for label, text in (*_slow(summary), *_slower(summary)):
+    for label, text in _slow(summary):
         table.add_row(Text(f" {label}", style="dim"), text)
     return Section("What held the run up", table) if table.row_count else None
 
@@ -109,22 +107,6 @@ def _slow(summary: Summary) -> Iterator[tuple[str, Text]]:
         if known:
             slowest = max(known, key=lambda row: row[2].p95_s if row[2] else 0.0)
             yield word, _slow_row(*slowest)
-
-
-def _slower(summary: Summary) -> Iterator[tuple[str, Text]]:
-    """Name what became slower over the run's time: a service that piles up, a cache that grows."""
-    named = [
-        ("model calls", summary.model_call_latency),
-        *((f"tool {tool.name}", tool.latency) for tool in summary.tools),
-        *((f"grader {grader.name}", grader.latency) for grader in summary.graders),
-    ]
-    for name, latency in named:
-        drift = latency.drift if latency else None
-        if drift is None or drift.last_p50_s - drift.first_p50_s < _DRIFT_FROM_S:
-            continue
-        if drift.last_p50_s >= _DRIFT_FROM * drift.first_p50_s:
-            text = f"{name}: p50 {duration(drift.first_p50_s)} in the first third of the run, "
-            yield "slower", Text(printable(f"{text}{duration(drift.last_p50_s)} in the last"))
 
 
 def _slow_row(

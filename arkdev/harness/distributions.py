@@ -14,7 +14,6 @@ MAX_DISTINCT_BINS = 10
 """Up to so many distinct values get a bar each; more are put into intervals of equal width."""
 
 _MAX_INTERVALS = 12
-_DRIFT_FROM = 30
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,6 @@ class RewardSummary:
 
 
 @dataclass(frozen=True)
-class LatencyDrift:
-    """Medians in seconds of the first and the last third of the calls, as they were recorded."""
-
-    first_p50_s: float
-    last_p50_s: float
-
-
-@dataclass(frozen=True)
 class LatencySummary:
     """Durations in seconds."""
 
@@ -63,8 +54,6 @@ class LatencySummary:
     p95_s: float
     p99_s: float
     max_s: float
-    drift: LatencyDrift | None = None
-    """None for fewer than 30."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +200,11 @@ class LatencyDistribution:
         """Add one duration."""
         self._values.append(duration_s)
 
+    @property
+    def values(self) -> Sequence[float]:
+        """All durations, in the order in which they were added."""
+        return self._values
+
     def summary(self) -> LatencySummary | None:
         """None when there is nothing."""
         if not self._values:
@@ -223,15 +217,7 @@ class LatencyDistribution:
             p95_s=quantile(ordered, 0.95),
             p99_s=quantile(ordered, 0.99),
             max_s=ordered[-1],
-            drift=self._drift(),
         )
-
-    def _drift(self) -> LatencyDrift | None:
-        third = len(self._values) // 3
-        if 3 * third < _DRIFT_FROM:
-            return None
-        first, last = sorted(self._values[:third]), sorted(self._values[-third:])
-        return LatencyDrift(quantile(first, 0.5), quantile(last, 0.5))
 
 
 class CountDistribution:

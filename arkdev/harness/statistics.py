@@ -15,7 +15,7 @@ from arkdev.harness.distributions import (
 from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
-from arkdev.harness.slowest import SlowestCalls
+from arkdev.harness.services import ServiceSummary
 from arkdev.harness.stalls import StallRecord, merged
 from arkdev.harness.summary import (
     EqualReward,
@@ -23,10 +23,10 @@ from arkdev.harness.summary import (
     GroupSummary,
     PassAtK,
     Summary,
-    ToolSummary,
     WarningSummary,
     ZeroVariance,
 )
+from arkdev.harness.tool_numbers import ToolNumbers
 from arkdev.runs.records import (
     GroupRecord,
     TrajectoryRecord,
@@ -34,7 +34,6 @@ from arkdev.runs.records import (
     Verdict,
 )
 
-SEVERAL_TOOLS = "several tools"
 CONSTANT_REWARD_MIN = 8
 """From so many equal rewards on (and no other) the report warns."""
 
@@ -69,9 +68,11 @@ class RunStatistics:
         *,
         success_threshold: float = 1.0,
         grader_places: Mapping[str, str] | None = None,
+        services: Callable[[], tuple[ServiceSummary, ...]] = tuple,
     ) -> None:
         self._grader_places = grader_places or {}
         self._stalls: list[Callable[[], Iterable[StallRecord]]] = []
+        self._services = services
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
@@ -181,7 +182,8 @@ class RunStatistics:
             groups=groups.summary(),
             rollout_latency=rollouts.latency.summary(),
             model_call_latency=rollouts.call_latency.summary(),
-            tools=rollouts.tools(),
+            tools=rollouts.tools.summary(),
+            services=self._services(),
             turns=rollouts.turns.summary(),
             prompt_tokens=rollouts.prompt_tokens.summary(),
             completion_tokens=rollouts.completion_tokens.summary(),
@@ -219,9 +221,7 @@ class _Rollouts:
         self.first_failure: str | None = None
         self.latency = LatencyDistribution()
         self.call_latency = LatencyDistribution()
-        self.tool_latency: dict[str, LatencyDistribution] = {}
-        self.slowest: dict[str, SlowestCalls] = {}
-        self.tool_calls: Counter[str] = Counter()
+        self.tools = ToolNumbers()
         self.turns = CountDistribution()
         self.prompt_tokens = CountDistribution()
         self.completion_tokens = CountDistribution()
@@ -265,12 +265,7 @@ class _Rollouts:
             counted.add(turn.response_id)
         self.num_calls += 1
         self.call_latency.add(turn.duration_s)
-        self.tool_calls.update(turn.tool_calls)
-        if turn.tool_calls and turn.tool_duration_s is not None:
-            name = turn.tool_calls[0] if len(turn.tool_calls) == 1 else SEVERAL_TOOLS
-            self.tool_latency.setdefault(name, LatencyDistribution()).add(turn.tool_duration_s)
-            slowest = self.slowest.setdefault(name, SlowestCalls())
-            slowest.add(record.trajectory_id, turn.tool_duration_s)
+        self.tools.add(turn, record.trajectory_id)
 
     def _add_counts(self, record: TrajectoryRecord) -> None:
         self.turns.add(len(record.turns))
@@ -286,18 +281,6 @@ class _Rollouts:
             usage = record.usage or {}
             self.prompt_tokens.add(usage.get("prompt_tokens"))
             self.completion_tokens.add(usage.get("completion_tokens"))
-
-    def tools(self) -> tuple[ToolSummary, ...]:
-        several = self.tool_latency.get(SEVERAL_TOOLS)
-        slowest = {name: calls.summary() for name, calls in self.slowest.items()}
-        rows = [
-            ToolSummary(name, count, latency.summary() if latency else None, slowest.get(name, ()))
-            for name, count in self.tool_calls.most_common()
-            for latency in [self.tool_latency.get(name)]
-        ]
-        if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary(), slowest[SEVERAL_TOOLS]))
-        return tuple(rows)
 
 
 class _Groups:

@@ -1,13 +1,6 @@
 import pytest
 
-from arkdev.harness.distributions import (
-    Bin,
-    LatencyDistribution,
-    LatencyDrift,
-    histogram,
-    quantile,
-    sample_std,
-)
+from arkdev.harness.distributions import Bin, histogram, quantile, sample_std
 from arkdev.harness.warnings import WARNINGS, describe_warning
 
 
@@ -61,12 +54,3 @@ def test_each_warning_says_what_happened_and_what_to_do():
     for code, text in WARNINGS.items():
         assert code == code.lower() and text.meaning and text.advice
     assert describe_warning("brand_new_code").meaning == "brand new code"
-
-
-def test_drift_compares_the_first_third_of_the_calls_with_the_last():
-    distribution = LatencyDistribution()
-    for number in range(29):
-        distribution.add(0.1 if number < 10 else 0.4)
-    assert distribution.summary().drift is None
-    distribution.add(0.4)
-    assert distribution.summary().drift == LatencyDrift(0.1, 0.4)
