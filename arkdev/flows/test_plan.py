@@ -16,6 +16,7 @@ from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.taping import OpenTape, open_tape
 from arkdev.flows.test_request import PluginTestRequest, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
@@ -66,6 +67,8 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    tape: OpenTape | None = None
+    """What the run is recorded on (``--record``)."""
 
     @property
     def num_rollouts(self) -> int:
@@ -158,7 +161,18 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     _check_flags(request)
-    notes = _serve_ark_sdk(request)
+    if request.record is None:
+        return _resolved(request, workspace)
+    tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
+    try:
+        return replace(_resolved(request, workspace), tape=tape)
+    except BaseException:
+        tape.close()
+        raise
+
+
+def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
+    notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -186,8 +200,8 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
         concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
-        context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        context=context_of(job),
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
@@ -203,6 +217,8 @@ def _concurrency(number: int) -> int:
 
 
 def _check_flags(request: PluginTestRequest) -> None:
+    if request.record is not None and request.resume is not None:
+        raise UsageError("--record goes with a new run: a tape holds a whole one")
     threshold = request.success_threshold
     if threshold is not None and not math.isfinite(threshold):
         raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
@@ -228,7 +244,8 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+    """Let ``import ark_sdk`` find what the request says; return what there is to say about it."""
     if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
@@ -305,7 +322,8 @@ def _index(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
-def _context(job: Job | None) -> PluginContext:
+def context_of(job: Job | None) -> PluginContext:
+    """Return what plugins are told of the job."""
     if job is None:
         return PluginContext(phase="train")
     return PluginContext(
@@ -316,7 +334,8 @@ def _context(job: Job | None) -> PluginContext:
     )
 
 
-def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Join the variables of a job's plugins. Raises `JobError` where two differ."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

@@ -16,6 +16,7 @@ from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.grading import GroupGrading
@@ -65,7 +66,7 @@ async def run_test(
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -77,11 +78,12 @@ async def run_test(
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
         stack.enter_context(_rare_garbage_collection())
-        engine = _engine(plan, services, recorder)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -123,14 +125,16 @@ def _all_unreachable(summary: Summary) -> bool:
     return bool(errors) and all(any(w in error.message for w in words) for error in errors)
 
 
-def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
+def _engine(
+    plan: PluginTestPlan, services: Services, recorder: Recorder, *, tape: Taping
+) -> Engine:
     host = InProcessHost()
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -145,7 +149,7 @@ def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Eng
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -165,23 +169,25 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
         settings=plan.settings(),
         hashes=plan.hashes(),
-        versions=_versions(),
+        versions=versions(),
         folder=plan.request.out,
         secrets=plan.secrets,
     )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions that a run folder keeps."""
     found = {"arkdev": __version__, "python": platform.python_version()}
     for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
         try:

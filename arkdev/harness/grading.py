@@ -44,6 +44,7 @@ class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     name: str
+    number: int
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
 
@@ -141,8 +142,8 @@ class GroupGrading:
 
         faults: list[FaultRecord] = []
 
-        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts)
+        async def attempt(number: int) -> Outcome[GroupGraderResult]:
+            outcome = await self._attempt(grader, sample, rollouts, number=number)
             faults.extend(outcome.faults)
             return outcome
 
@@ -167,11 +168,16 @@ class GroupGrading:
         )
 
     async def _attempt(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        number: int,
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}")
+        graded = _GradedAttempt(f"{ids} {grader.name}", number)
         token = current_attempt.set(graded)
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]

@@ -113,6 +113,11 @@ class Session:
         """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.trajectory_id
 
+    @property
+    def number(self) -> int:
+        """The attempt's number, from 0."""
+        return self.identity.attempt
+
     async def complete(
         self,
         body: dict[str, Any],
