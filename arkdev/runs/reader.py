@@ -172,7 +172,8 @@ def _built(kind: type, document: dict[str, Any]) -> Any:
         if nested is not None:
             value = tuple(_built(nested, item) for item in value)
         elif isinstance(value, list):
-            value = tuple(value)
+            # a list in a list: tok_advantages
+            value = tuple(tuple(item) if isinstance(item, list) else item for item in value)
         elif field.name in _WORDS:
             value = _WORDS[field.name](value)
         values[field.name] = value
