@@ -75,7 +75,7 @@ def _content(request: Any) -> str:
 
 
 def _compared(request: Any) -> Any:
-    """Leave out what is on the tape for reading alone; parse a JSON body: its keys have no order."""
+    """Leave out what nobody compares; parse a JSON body: the order of its keys says nothing."""
     compared = {name: value for name, value in request.items() if name != "headers"}
     body = compared.get("body")
     if isinstance(body, dict) and body.keys() == {"text"}:
