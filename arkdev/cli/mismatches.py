@@ -31,4 +31,4 @@ def show_mismatches(folder: Path) -> None:
             out.print(Text(printable(line), style=_STYLES.get(line[:1], "")), soft_wrap=True)
     num_more = len(found) - _MAX_SHOWN
     if num_more > 0:
-        out.print(f"\nand {plural(num_more, "other difference")}")
+        out.print(f"\nand {plural(num_more, 'other difference')}")

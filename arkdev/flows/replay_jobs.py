@@ -77,7 +77,7 @@ class ReplayProcess:
         self.replay = replay
         self._guard = guard
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         """Import what every job needs, once for all of them."""
         import_module("arkdev.plugin.clients").prepare()
         import_module("arkdev.sessions.gateway")

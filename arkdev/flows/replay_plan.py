@@ -14,7 +14,6 @@ from typing import Any
 
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import TapeError, UsageError
-from arkdev.flows.environment import secrets_of
 from arkdev.flows.fingerprints import fingerprints
 from arkdev.flows.named_plugins import named_graders, named_rollout
 from arkdev.flows.test_plan import PluginTestPlan, context_of, joined_envs, serve_ark_sdk
@@ -107,11 +106,6 @@ def planned(request: PluginTestRequest, tape: Tape) -> ReplayPlan:
     _check_plugins(plan, header.settings)
     told = (*notes, *(job.warnings if job else ()), *_notes(plan, job))
     return replace(plan, notes=told)
-
-
-def replay_secrets(plan: ReplayPlan) -> tuple[str, ...]:
-    """Return the secrets of this machine's environment that requests may hold."""
-    return secrets_of(plan.endpoint, plan.envs)
 
 
 def _check_flags(request: PluginTestRequest) -> None:

@@ -26,7 +26,7 @@ from arkdev.tape.format import (
     header_line,
 )
 from arkdev.tape.randomness import Generators
-from arkdev.tape.redaction import Redaction
+from arkdev.tape.redaction import Redaction, secrets_of_environment
 
 
 def current_stream() -> StreamKey:
@@ -46,7 +46,8 @@ class Recording:
 
     def __init__(self, writer: TapeWriter, *, seed: int) -> None:
         self.seed = seed
-        self.redaction = Redaction(())
+        self._secrets = secrets_of_environment()  # before arkdev itself sets the key of a judge
+        self.redaction = Redaction(self._secrets)
         self._writer = writer
         self._waiting: list[Callable[[], Line]] | None = []
         self._numbers: defaultdict[tuple[str, StreamKey], Iterator[int]] = defaultdict(
@@ -57,9 +58,10 @@ class Recording:
 
     def begin(self, header: TapeHeader, *, secrets: Iterable[str]) -> None:
         """Write the header, and what came before it."""
-        self.redaction = Redaction(secrets)
+        self.redaction = Redaction([*self._secrets, *secrets])
         with self._lock:
-            self._writer.write(self.redaction.literals(header_line(header)))
+            line = header_line(header)
+            self._writer.write({name: self.redaction.literals(v) for name, v in line.items()})
             for made in self._waiting or ():
                 self._writer.write(made())
             self._waiting = None

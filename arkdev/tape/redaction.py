@@ -21,12 +21,16 @@ _MAX_DEPTH = 100
 Change = Callable[[Any], Any]
 
 
+def secrets_of_environment() -> tuple[str, ...]:
+    """Return the values of environment variables with telling names."""
+    return tuple(value for name, value in os.environ.items() if has_secret_name(name))
+
+
 class Redaction:
-    """Masks what is secret. `secrets` are literals; those of the environment are added to them."""
+    """Masks what is secret; `secrets` are literals."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        of_environment = [v for name, v in os.environ.items() if has_secret_name(name)]
-        self._secrets = usable_secrets([*secrets, *of_environment])
+        self._secrets = usable_secrets(secrets)
 
     def text(self, text: str) -> str:
         """Mask the known secrets in a text."""
