@@ -35,7 +35,7 @@ from arkdev.tape.callers import Workspace
 from arkdev.tape.format import read_tape
 from arkdev.tape.no_network import NetworkGuard
 from arkdev.tape.patches import replayed_through
-from arkdev.tape.redaction import Redaction, secrets_of_environment
+from arkdev.tape.redaction import Redaction
 from arkdev.tape.replay import Replay
 
 _TASKS = Path("/proc/self/task")
@@ -59,9 +59,7 @@ def _prepared(request: PluginTestRequest, secrets: tuple[str, ...]) -> ReplayPro
     assert request.replay is not None
     tape = read_tape(request.replay)
     workspace = Workspace(find_workspace(request.start).root)
-    replay = Replay(
-        tape, redaction=Redaction([*secrets, *secrets_of_environment()]), workspace=workspace
-    )
+    replay = Replay(tape, redaction=Redaction(secrets), workspace=workspace)
     guard = NetworkGuard(replay.mismatched)
     replayed_through(replay, workspace)  # for as long as this process lives
     process = ReplayProcess(planned(request, tape), replay, guard)

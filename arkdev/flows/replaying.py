@@ -83,12 +83,14 @@ async def run_replay(plan: ReplayPlan, observer: PluginTestObserver) -> PluginTe
 def mismatches(folder: Path) -> Iterator[Mismatch]:
     """Yield where the rollouts and gradings of a replay's run left the tape."""
     reader = RunReader(folder)
+    errors = set()
     for trajectory in reader.trajectories():
         last = trajectory.attempts[-1]
+        errors.add(last.error)
         if (last.error or "").startswith(TAPE_MISMATCH):
             text = (last.error or "").removeprefix(TAPE_MISMATCH)
             yield Mismatch(f"rollout {trajectory.trajectory_id}", text, last.where or "")
     for group in reader.groups():
-        if (group.error or "").startswith(TAPE_MISMATCH):
+        if (group.error or "").startswith(TAPE_MISMATCH) and group.error not in errors:
             text = (group.error or "").removeprefix(TAPE_MISMATCH)
             yield Mismatch(f"the grading of sample {group.sample_index}", text)

@@ -105,6 +105,11 @@ WARNINGS: dict[str, WarningText] = {
         "a grader gave a metric that is NaN or infinite; it was left out",
         "leave the key out where there is nothing to measure",
     ),
+    "tape_without_stream": WarningText(
+        "a service answered with a stream, which a tape does not hold: this rollout cannot be "
+        "replayed",
+        "ask for a whole answer (stream=False) while recording",
+    ),
     "tape_left_over": WarningText(
         "the recorded rollout or grader made a request that the replayed one did not",
         "if that is meant, record the tape anew",

@@ -36,7 +36,8 @@ def summary_of(kind: str, request: Any) -> str:
         return f"{request.get('method')} {name}" if name else str(request.get("method"))
     messages = request.get("body", {}).get("messages") or [{}]
     text = _text(messages[-1].get("content")).replace("\n", " ")
-    return f"{len(messages)} messages, the last: {textwrap.shorten(text, 60, placeholder=' ...')}"
+    count = f"{len(messages)} message{'s' if len(messages) != 1 else ''}"
+    return f"{count}, the last: {textwrap.shorten(text, 60, placeholder=' ...')}"
 
 
 def _of_model_calls(recorded: Any, now: Any) -> Iterator[str]:

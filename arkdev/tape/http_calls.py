@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 
 from arkdev.errors import TapeMismatchError
+from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.tape.format import HTTP, Line
 from arkdev.tape.model_calls import CANCELLED
@@ -42,6 +43,10 @@ class RecordedTraffic:
         """Record a call and what the plugin got."""
         if carries_mcp.get():
             return
+        if isinstance(outcome, HttpResponse) and outcome.body is None:
+            attempt = current_attempt.get()
+            if attempt is not None:
+                attempt.note("tape_without_stream", request.host)
         stream, redaction = current_stream(), self._recording.redaction
         self._recording.exchange(
             HTTP,

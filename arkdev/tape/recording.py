@@ -26,7 +26,7 @@ from arkdev.tape.format import (
     header_line,
 )
 from arkdev.tape.randomness import Generators
-from arkdev.tape.redaction import Redaction, secrets_of_environment
+from arkdev.tape.redaction import Redaction
 
 
 def current_stream() -> StreamKey:
@@ -46,8 +46,7 @@ class Recording:
 
     def __init__(self, writer: TapeWriter, *, seed: int) -> None:
         self.seed = seed
-        self._secrets = secrets_of_environment()  # before arkdev itself sets the key of a judge
-        self.redaction = Redaction(self._secrets)
+        self.redaction = Redaction(())
         self._writer = writer
         self._waiting: list[Callable[[], Line]] | None = []
         self._numbers: defaultdict[tuple[str, StreamKey], Iterator[int]] = defaultdict(
@@ -58,7 +57,7 @@ class Recording:
 
     def begin(self, header: TapeHeader, *, secrets: Iterable[str]) -> None:
         """Write the header, and what came before it."""
-        self.redaction = Redaction([*self._secrets, *secrets])
+        self.redaction = Redaction(secrets)
         with self._lock:
             line = header_line(header)
             self._writer.write({name: self.redaction.literals(v) for name, v in line.items()})

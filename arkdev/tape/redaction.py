@@ -7,7 +7,6 @@ masked place for equal to anything.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,11 +18,6 @@ _SECRET_HEADERS = re.compile(r"authorization|cookie|signature|(^|-)(sign|session
 _MAX_DEPTH = 100
 
 Change = Callable[[Any], Any]
-
-
-def secrets_of_environment() -> tuple[str, ...]:
-    """Return the values of environment variables with telling names."""
-    return tuple(value for name, value in os.environ.items() if has_secret_name(name))
 
 
 class Redaction:

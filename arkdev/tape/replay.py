@@ -154,12 +154,12 @@ class Replay:
         recorded = self._nearest(kind, stream, request)
         if recorded is None:
             text = (
-                f"{which} is not on the tape: {summary_of(kind, request)}\n"
-                "all recorded ones of the attempt were made before it"
+                f"{which} is not on the tape: the attempt had made all recorded ones\n"
+                f"{summary_of(kind, request)}"
             )
         else:
             text = (
-                f"{which} differs from the recorded one: {summary_of(kind, request)}\n"
+                f"{which} differs from the recorded one\n{summary_of(kind, request)}\n"
                 + difference(kind, recorded=_compared(recorded["request"]), now=request)
             )
         return TapeMismatchError(
