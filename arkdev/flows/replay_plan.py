@@ -193,10 +193,11 @@ def _named(plugins: Any) -> str:
 def _notes(plan: ReplayPlan, job: Job | None) -> Iterator[str]:
     tape = plan.source
     if tape.num_unfinished:
-        yield (
-            f"the recording was cut short: {tape.num_unfinished} samples that had begun are left "
-            "out"
+        is_one = tape.num_unfinished == 1
+        begun = (
+            "1 sample that had begun is" if is_one else f"{tape.num_unfinished} begun samples are"
         )
+        yield f"the recording was cut short: {begun} left out"
     before, now = tape.header.hashes, plan.hashes()
     apart = {shown(tape.path), tape.path.name, *({shown(job.source)} if job else ())}
     changed = [n for n in now if n in before and before[n] != now[n] and n not in apart]

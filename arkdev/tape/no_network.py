@@ -30,10 +30,10 @@ class NetworkGuard:
             if isinstance(address, tuple) and not self._is_own(address):
                 raise self._refusal(f"a connection to {address[0]}:{address[1]}")
         elif event == "socket.getaddrinfo":
-            host = arguments[0]
+            host, port = arguments[:2]
             host = host.decode("ascii", "replace") if isinstance(host, bytes) else host
             if host is not None and host not in _LOOPBACK:
-                raise self._refusal(f"a connection to {host}")
+                raise self._refusal(f"a connection to {host}" + (f":{port}" if port else ""))
 
     def _is_own(self, address: tuple[Any, ...]) -> bool:
         return address[0] in _LOOPBACK and address[1] in self.allowed_ports
