@@ -281,7 +281,7 @@ GROUP = """
 
 @pytest.mark.parametrize(
     ("source", "call"),
-    [(RAW, "client.post("), (GROUP, 'input="stop"')],
+    [(RAW, "client.post("), (GROUP, "await asyncio.gather")],
     ids=["raw", "group"],
 )
 def test_raw_clients_and_group_rollouts_are_replayed(
