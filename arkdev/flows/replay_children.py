@@ -315,7 +315,9 @@ class _Connection:
             return None
 
     def close(self) -> None:
-        """Close our end."""
+        """Close our end, at once: the writer waits for the loop's next turn."""
+        with suppress(OSError):
+            self.ours.shutdown(socket.SHUT_RDWR)
         self.writer.close()
         self.ours.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,10 @@ from arkdev.errors import TapeMismatchError
 
 _CONNECTING = ("socket.connect", "socket.sendto", "socket.sendmsg")
 _LOOPBACK = ("", "127.0.0.1", "::1", "localhost")
+
+
+def _unread(_context: ssl.SSLContext, *_args: Any, **_kwargs: Any) -> None:
+    """Load no certificates."""
 
 
 class NetworkGuard:
@@ -23,6 +28,10 @@ class NetworkGuard:
         self.allowed_ports: frozenset[int] = frozenset()
         """On the loopback device: the process's own servers."""
         sys.addaudithook(self._hear)
+        # nothing is connected to, so nothing is verified: reading the certificates, which each new
+        # client does, would take most of a rollout's time
+        for name in ("load_verify_locations", "load_default_certs"):
+            setattr(ssl.SSLContext, name, _unread)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _CONNECTING:
