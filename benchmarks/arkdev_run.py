@@ -95,7 +95,7 @@ async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: b
 
 
 def write_workspace(root: Path, *, num_samples: int) -> None:
-    """Make a workspace of the plugins above, with so many equal samples."""
+    """A workspace with the plugins above and one line of data for each sample."""
     (root / "plugins").mkdir()
     (root / "plugins" / "bench.py").write_text(PLUGINS, encoding="utf-8")
     line = json.dumps({"messages": PROMPT, "tools": TOOLS}) + "\n"

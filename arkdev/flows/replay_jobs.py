@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from arkdev.errors import EndpointError
 from arkdev.flows.environment import environment
 from arkdev.flows.replay_plan import ReplayPlan
 from arkdev.harness.attempts import Outcome
@@ -22,7 +23,8 @@ from arkdev.plugin.host import InProcessHost
 from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.records import Attempt, GroupRecord, TrajectoryRecord, Verdict
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
 from arkdev.tape.format import SHARED, TapeHeader
 from arkdev.tape.http_calls import ReplayedTraffic
 from arkdev.tape.model_calls import ReplayedEndpoint
@@ -67,6 +69,15 @@ class Told:
     """A plugin logged or printed a line."""
     attempt: Callable[[], None]
     """An attempt begins: its time runs from now."""
+
+
+class _AtOnce(RetryPolicy):
+    """Sends again what was sent again, without the waits."""
+
+    def wait_after(self, error: EndpointError, *, retry: int) -> float:
+        """Return 0; raises where the recorded session gave up."""
+        super().wait_after(error, retry=retry)
+        return 0.0
 
 
 class ReplayProcess:
@@ -115,7 +126,7 @@ class ReplayProcess:
             endpoint=self.endpoint(SHARED),
             gateway_url=url,
             blocking_loop=background.loop,
-            retries=RetryPolicy(first_wait_s=0.0),
+            retries=_AtOnce(),
         )
         yield services, gateway  # they end with the process
 
@@ -197,7 +208,13 @@ class _RolloutAgain:
             raise _UnrecordedAttemptError
         self._told.attempt()
         self._attempt_started = time.perf_counter()
-        services = replace(self._services, endpoint=self._process.endpoint(stream))
+        started_at = self._process.replay.started_at(stream)
+        services = replace(
+            self._services,
+            endpoint=self._process.endpoint(stream),
+            # a Retry-After that is a date is one of the recorded run's
+            retries=replace(self._services.retries, now=lambda: started_at),
+        )
         self._session = Session(identity, sampling=sampling, services=services)
         return self._session
 

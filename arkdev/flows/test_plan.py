@@ -14,6 +14,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import DataError, JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
+from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.taping import OpenTape, open_tape
@@ -36,6 +37,8 @@ from arkdev.plugin import ark_sdk
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.writer import recorded_settings
+from arkdev.sessions.faults.grammar import described, parse_faults
+from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
@@ -63,6 +66,8 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    faults: FaultPlan | None = None
+    """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
@@ -74,6 +79,11 @@ class PluginTestPlan:
     def num_rollouts(self) -> int:
         """Rollouts that will run when no group is dropped."""
         return self.num_samples * self.num_generations
+
+    @property
+    def max_in_flight(self) -> int:
+        """Model calls that may be under way at once."""
+        return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
     def success_threshold(self) -> float:
@@ -116,6 +126,9 @@ class PluginTestPlan:
             "num_samples": self.num_samples,
             "num_generations": self.num_generations,
             "concurrency": self.concurrency,
+            "limits": recorded_limits(
+                self.endpoint, self.workspace, is_adaptive=self.request.adaptive
+            ),
             "endpoint": {
                 "name": self.endpoint.name,
                 "base_url": self.endpoint.base_url,
@@ -126,6 +139,7 @@ class PluginTestPlan:
             "sampling": dict(self.request.sampling),
             "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
+            "inject": self.request.inject,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
         }
@@ -172,6 +186,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
 
 
 def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
+    faults = _faults(request)
     notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -188,22 +203,24 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
     batch_size = job.batch_size if job else None
+    concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
         request=request,
         workspace=workspace,
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=endpoint,
+        endpoint=with_limits(endpoint, request, concurrency=concurrency),
         files=files,
         line=line,
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
-        concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
+        concurrency=concurrency,
         context=context_of(job),
         envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        faults=faults,
         warnings=tuple(warnings),
-        notes=(*notes, *(job.warnings if job else ())),
+        notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
 
@@ -217,8 +234,8 @@ def _concurrency(number: int) -> int:
 
 
 def _check_flags(request: PluginTestRequest) -> None:
-    if request.record is not None and request.resume is not None:
-        raise UsageError("--record goes with a new run: a tape holds a whole one")
+    if request.record is not None and (request.resume is not None or request.inject is not None):
+        raise UsageError("--record goes with a whole and undisturbed run: no --resume, no --inject")
     threshold = request.success_threshold
     if threshold is not None and not math.isfinite(threshold):
         raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
@@ -226,6 +243,16 @@ def _check_flags(request: PluginTestRequest) -> None:
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
+
+
+def _faults(request: PluginTestRequest) -> FaultPlan | None:
+    if request.inject is None:
+        return None
+    return FaultPlan(parse_faults(request.inject), seed=request.seed or 0)
+
+
+def _notes_on(faults: FaultPlan | None) -> tuple[str, ...]:
+    return (f"faults are injected: {described(faults.faults)}",) if faults else ()
 
 
 def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:

@@ -6,7 +6,7 @@ import gc
 import platform
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.taping import Taping, taping
@@ -26,13 +27,16 @@ from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import FunctionHost, InProcessHost
+from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
-from arkdev.sessions.session import RetryPolicy, Session
+from arkdev.sessions.faults.answers import INJECTED
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import Session
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    notes: tuple[str, ...] = ()
+    """What the test did not do although it was asked to."""
 
 
 async def run_test(
@@ -77,9 +83,15 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        rules = (
+            *services.limits.rules,
+            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        )
+        stack.enter_context(traffic_through(rules, own_urls=[services.sessions.gateway_url]))
         stack.enter_context(_rare_garbage_collection())
+        host = InProcessHost()
         tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
-        engine = _engine(plan, services, recorder, tape=tape)
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
@@ -91,7 +103,10 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = masked_value(statistics.summary(), secrets=plan.secrets)
+        limits = await services.limits.report(host)
+        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+        summary = masked_value(summary, secrets=plan.secrets)
+        run.event("limits", **limits.to_json())
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -103,6 +118,7 @@ async def run_test(
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
+        notes=notes_on_effect(plan),
     )
 
 
@@ -122,13 +138,21 @@ def exit_code_of(summary: Summary) -> ExitCode:
 def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
-    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+    return bool(errors) and all(
+        any(word in error.message for word in words) and INJECTED not in error.message
+        for error in errors
+    )
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, tape: Taping
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
-    host = InProcessHost()
+    host = with_faults(host, plan)
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

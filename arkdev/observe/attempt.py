@@ -16,7 +16,7 @@ class Attempt(Protocol):
 
     @property
     def number(self) -> int:
-        """Which attempt it is, from 0."""
+        """1 is the first attempt, of the rollout or of the grading."""
         ...
 
     def note(self, code: str, detail: str = "") -> None:

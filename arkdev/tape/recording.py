@@ -32,7 +32,7 @@ from arkdev.tape.redaction import Redaction
 def current_stream() -> StreamKey:
     """Return whose attempt the running code belongs to."""
     attempt = current_attempt.get()
-    return SHARED if attempt is None else (attempt.name, attempt.number)
+    return SHARED if attempt is None else (attempt.name, attempt.number - 1)
 
 
 def line_of(kind: str, stream: StreamKey, **fields: Any) -> Line:

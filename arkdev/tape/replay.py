@@ -108,6 +108,11 @@ class Replay:
         """Tell whether an attempt is on the tape."""
         return stream in self._tape.streams
 
+    def started_at(self, stream: StreamKey) -> float:
+        """Return when an attempt of a rollout began, in seconds since 1970."""
+        lines = self._tape.streams.get(stream, ())
+        return next((float(line["at"]) for line in lines if line["kind"] == ATTEMPT), 0.0)
+
     def answer(self, kind: str, stream: StreamKey, request: Line) -> Line:
         """Return the recorded exchange of `request`, which is redacted.
 

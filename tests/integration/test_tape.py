@@ -164,7 +164,7 @@ def replayed(arkdev: Command, *arguments: str) -> Told:
 def zoo(workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A recorded run of a rollout and a judge that use every kind of service; they are gone."""
     monkeypatch.setenv("ZOO_KEY", KEY)
-    monkeypatch.setattr("arkdev.sessions.session.RetryPolicy.wait_s", lambda *_: 0.001)
+    monkeypatch.setattr("arkdev.sessions.retries.RetryPolicy.wait_s", lambda *_: 0.001)
     with services() as server:
         write_zoo(workspace, server.url)
         told = recorded(

@@ -14,7 +14,7 @@ from arkdev.observe.attempt import current_attempt
 @contextmanager
 def attempt(name: str = "0.0", number: int = 0) -> Iterator[None]:
     """Be in an attempt for a while."""
-    token = current_attempt.set(SimpleNamespace(name=name, number=number))  # type: ignore[arg-type]
+    token = current_attempt.set(SimpleNamespace(name=name, number=number + 1))  # type: ignore[arg-type]
     try:
         yield
     finally:
