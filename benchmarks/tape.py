@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -27,13 +28,19 @@ from harness import chat_server
 Work = Callable[[], Coroutine[Any, Any, Any]]
 
 
-def seconds(work: Work) -> float:
-    """Run `work` to its end; returns its wall time in seconds."""
-    started = time.perf_counter()
+def cpu_s() -> float:
+    """CPU time of this process and of those that it has waited for, in seconds."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def seconds(work: Work) -> tuple[float, float]:
+    """Run `work` to its end; returns its wall and its CPU time in seconds."""
+    started, started_cpu = time.perf_counter(), cpu_s()
     outcome = asyncio.run(work())
     if outcome.exit_code != 0:
         raise RuntimeError(f"not every rollout succeeded: {outcome.summary}")
-    return time.perf_counter() - started
+    return time.perf_counter() - started, cpu_s() - started_cpu
 
 
 def measure(url: str, *, in_flight: int, num_rollouts: int) -> dict[str, float]:
@@ -52,13 +59,13 @@ def measure(url: str, *, in_flight: int, num_rollouts: int) -> dict[str, float]:
             "model": "bench",
         }
         plain = plan_test(PluginTestRequest(**request))
-        run_s = seconds(lambda: run_test(plain, Silent()))
+        run_s, _ = seconds(lambda: run_test(plain, Silent()))
         recorded = plan_test(PluginTestRequest(**request, record=tape))
-        recorded_s = seconds(lambda: run_test(recorded, Silent()))
+        recorded_s, recorded_cpu_s = seconds(lambda: run_test(recorded, Silent()))
         replayed = plan_replay(PluginTestRequest(start=root, replay=tape))
-        replayed_s = seconds(lambda: run_replay(replayed, Silent()))
+        replayed_s, replayed_cpu_s = seconds(lambda: run_replay(replayed, Silent()))
         one = plan_replay(PluginTestRequest(start=root, replay=tape, limit=1))
-        one_s = seconds(lambda: run_replay(one, Silent()))
+        one_s, one_cpu_s = seconds(lambda: run_replay(one, Silent()))
         return {
             "in_flight": in_flight,
             "num_rollouts": num_rollouts,
@@ -66,8 +73,9 @@ def measure(url: str, *, in_flight: int, num_rollouts: int) -> dict[str, float]:
             "recorded_s": recorded_s,
             "replayed_s": replayed_s,
             "ratio": replayed_s / recorded_s,
-            "process_ms": (replayed_s - one_s) / max(1, num_rollouts - 1) * 1000,
             "one_rollout_s": one_s,
+            "recorded_cpu_ms": recorded_cpu_s / num_rollouts * 1000,
+            "replayed_cpu_ms": (replayed_cpu_s - one_cpu_s) / max(1, num_rollouts - 1) * 1000,
             "tape_kb_per_rollout": tape.stat().st_size / 1024 / num_rollouts,
         }
 
@@ -89,12 +97,13 @@ def main() -> None:
         json.dump(rows, sys.stdout)
         return
     print(f"{arguments.rollouts} rollouts of 3 calls, {arguments.latency_ms:g} ms each")
-    print("in flight    run s  recorded s  replayed s  ratio  ms per rollout more  of them 1st s")
+    print("                                                            CPU ms per rollout")
+    print("in flight    run s  recorded s  replayed s  ratio  first s  recorded  replayed")
     for row in rows:
         print(
             f"{row['in_flight']:9} {row['run_s']:8.2f} {row['recorded_s']:11.2f} "
-            f"{row['replayed_s']:11.2f} {row['ratio']:6.2f} {row['process_ms']:20.1f} "
-            f"{row['one_rollout_s']:14.2f}"
+            f"{row['replayed_s']:11.2f} {row['ratio']:6.2f} {row['one_rollout_s']:8.2f} "
+            f"{row['recorded_cpu_ms']:9.1f} {row['replayed_cpu_ms']:9.1f}"
         )
 
 
