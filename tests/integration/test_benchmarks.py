@@ -22,7 +22,7 @@ def test_the_benchmark_of_tapes_replays_what_it_records():
     assert told.returncode == 0, told.stderr
     (row,) = json.loads(told.stdout)
     assert row["num_rollouts"] == 4
-    assert 0 < row["one_rollout_s"] and 0 < row["ratio"]
+    assert row["one_rollout_s"] > 0 and row["ratio"] > 0
 
 
 def test_the_harness_benchmark_measures_arkdev_itself():
