@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from arkdev.harness.advantages import are_equal, has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
+    LatencySummary,
     RewardDistribution,
 )
 from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.stability import Instability, instabilities_of_latencies
 from arkdev.harness.summary import (
     EqualReward,
     ExtremeReward,
@@ -60,7 +63,14 @@ class RunStatistics:
     from which on a rollout counts as a success in pass@k.
     """
 
-    def __init__(self, num_generations: int, *, success_threshold: float = 1.0) -> None:
+    def __init__(
+        self,
+        num_generations: int,
+        *,
+        success_threshold: float = 1.0,
+        services: Callable[[], tuple[ServiceSummary, ...]] = tuple,
+    ) -> None:
+        self._services = services
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
@@ -166,6 +176,7 @@ class RunStatistics:
             rollout_latency=rollouts.latency.summary(),
             model_call_latency=rollouts.call_latency.summary(),
             tools=rollouts.tools(),
+            services=self._services(),
             turns=rollouts.turns.summary(),
             prompt_tokens=rollouts.prompt_tokens.summary(),
             completion_tokens=rollouts.completion_tokens.summary(),
@@ -270,12 +281,12 @@ class _Rollouts:
     def tools(self) -> tuple[ToolSummary, ...]:
         several = self.tool_latency.get(SEVERAL_TOOLS)
         rows = [
-            ToolSummary(name, count, latency.summary() if latency else None)
+            ToolSummary(name, count, *_told(latency))
             for name, count in self.tool_calls.most_common()
             for latency in [self.tool_latency.get(name)]
         ]
         if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary()))
+            rows.append(ToolSummary(SEVERAL_TOOLS, 0, *_told(several)))
         return tuple(rows)
 
 
@@ -365,6 +376,14 @@ class _Groups:
             )
             yield PassAtK(k, math.fsum(estimates) / num_groups, num_groups)
             k *= 2
+
+
+def _told(
+    latency: LatencyDistribution | None,
+) -> tuple[LatencySummary | None, tuple[Instability, ...]]:
+    if latency is None:
+        return None, ()
+    return latency.summary(), instabilities_of_latencies(latency.values)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -43,6 +43,23 @@ def test_the_harness_benchmark_measures_arkdev_itself():
     assert all(each["num_rollouts"] >= 2 for each in measured)
 
 
+def test_the_traffic_benchmark_measures_every_library():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "traffic.py"), "--json"),
+            *("--calls", "5", "--rounds", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    assert len(measured) == 4
+    assert all(each["calls_per_s_measured"] > 0 for each in measured)
+
+
 def test_a_run_with_a_fifth_of_its_calls_faulty_accounts_for_every_rollout():
     told = subprocess.run(
         [
