@@ -6,8 +6,13 @@ import itertools
 import json
 import os
 import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -247,6 +252,19 @@ def test_a_difference_in_a_tools_call_is_shown(zoo: Workspace, arkdev: Command) 
     assert BODY not in told.out and DECLARED not in told.out
 
 
+def test_a_grader_that_asks_its_judge_otherwise_is_shown(zoo: Workspace, arkdev: Command) -> None:
+    path = zoo.root / "plugins" / "grader.py"
+    text = path.read_text(encoding="utf-8").replace('json={"text"', 'json={"answer"')
+    path.write_text(text, encoding="utf-8")
+    told = replayed(arkdev, "--sample", "2")
+    assert told.exit_code == 1
+    assert "the grading of sample 2 left the tape" in told.out
+    line = text[: text.index("client.post")].count("\n") + 1
+    assert f"{path}:{line}" in told.out
+    assert '+      "answer": ' in told.out and '-      "text": ' in told.out
+    assert result_of(zoo)["rewards"] == {2: ("failure", (None, None))}
+
+
 RAW = """
     import httpx
     from arkdev import rollout
@@ -441,10 +459,85 @@ def test_flags_that_contradict_a_tape_are_refused(workspace: Workspace, arkdev: 
 
 def test_a_plan_that_fails_leaves_nothing_patched(workspace: Workspace, arkdev: Command) -> None:
     import random
-    import time
 
     before = (time.time, random.random, os.urandom)
     told = recorded(arkdev, "--rollout", "plugins.none:f")
     assert told.exit_code == 2
     assert (time.time, random.random, os.urandom) == before
     assert not (workspace.root / "tape.jsonl").exists()
+
+
+SEARCH_SERVER = """
+    import sys
+    from mcp.server.fastmcp import FastMCP
+
+    server = FastMCP("numbers", host="127.0.0.1", port=int(sys.argv[1]), log_level="ERROR")
+    count = 0
+
+    @server.tool()
+    def number(of: str) -> str:
+        global count
+        count += 1
+        return f"{of} is {count}"
+
+    server.run(sys.argv[2])
+"""
+MCP_OVER_HTTP = """
+    import warnings
+    from arkdev import rollout
+    from mcp import ClientSession
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    @rollout
+    async def answer(context, proxy, sample):
+        async with {transport}("{url}") as streams, ClientSession(*streams[:2]) as session:
+            await session.initialize()
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            result = await session.call_tool("number", {{"of": sample.messages[0].content}})
+        content = f"{{tools}}: {{result.content[0].text}}"
+        messages = [*sample.model_dump()["messages"], {{"role": "user", "content": content}}]
+        client = proxy.async_rollout_client()
+        await client.chat.completions.create(model="m", messages=messages)
+"""
+
+
+@pytest.mark.parametrize(
+    ("served_as", "path", "transport"),
+    [("streamable-http", "mcp", "streamable_http_client"), ("sse", "sse", "sse_client")],
+)
+def test_mcp_over_http_is_replayed_without_its_server(
+    workspace: Workspace, arkdev: Command, served_as: str, path: str, transport: str
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = workspace.write("server.py", SEARCH_SERVER)
+    url = f"http://127.0.0.1:{port}/{path}"
+    workspace.write("plugins/rollout.py", MCP_OVER_HTTP.format(transport=transport, url=url))
+    workspace.samples("tea", "coffee")
+    process = subprocess.Popen([sys.executable, str(server), str(port), served_as])
+    try:
+        wait_for(port)
+        told = recorded(arkdev)
+    finally:
+        process.terminate()
+        process.wait()
+    assert told.exit_code == 0, told.out + told.err
+    lines = (workspace.root / "tape.jsonl").read_text("utf-8").splitlines()
+    kinds = Counter(json.loads(line)["kind"] for line in lines)
+    assert kinds["mcp"] == 6
+    assert kinds["http"] == 0, "what carries MCP is not recorded a second time"
+    first = result_of(workspace)
+    told = replayed(arkdev)
+    assert told.exit_code == 0, told.out + told.err
+    assert result_of(workspace) == first
+
+
+def wait_for(port: int) -> None:
+    """Wait until somebody listens there."""
+    for _ in range(600):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(port)
