@@ -46,6 +46,11 @@ class ReplayPlan(PluginTestPlan):
     chosen: tuple[int, ...]
     """Indices of the samples that run."""
 
+    @property
+    def can_be_resumed(self) -> bool:
+        """Never: a replay is begun again."""
+        return False
+
     def samples(self) -> Iterator[SampleToRun]:
         """Return the samples, in order."""
         wanted = set(self.chosen)

@@ -86,6 +86,11 @@ class PluginTestPlan:
         return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run, once interrupted, can go on with ``--resume``."""
+        return True
+
+    @property
     def success_threshold(self) -> float:
         """What was asked for, or what a rollout gets when every grader gives it 1."""
         if self.request.success_threshold is not None:

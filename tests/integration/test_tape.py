@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -541,3 +542,25 @@ def wait_for(port: int) -> None:
             return
         time.sleep(0.05)
     raise TimeoutError(port)
+
+
+def test_an_interrupted_replay_ends_its_processes(workspace: Workspace, arkdev: Command) -> None:
+    workspace.samples("ok", "bad")
+    write_fresh(workspace)
+    assert recorded(arkdev).exit_code == 0
+    mark = workspace.root / "mark"
+    stuck = f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    write_fresh(workspace, before=stuck)
+    process = workspace.start("test", "plugin", "--replay", "tape.jsonl")
+    for _ in range(1200):
+        if mark.exists() and mark.read_text(encoding="utf-8"):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"interrupted" in err and b"--resume" not in err
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.kill(int(mark.read_text(encoding="utf-8")), 0)
+            time.sleep(0.05)
