@@ -18,6 +18,7 @@ from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.stalls import stalls_watched
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
@@ -79,7 +80,7 @@ async def run_test(
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -102,11 +103,12 @@ async def run_test(
         stack.enter_context(_rare_garbage_collection())
         stack.enter_context(stalls_watched(plan, statistics, observer, services))
         host = InProcessHost()
-        engine = _engine(plan, services, recorder, host=host)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -156,7 +158,12 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
     host = with_faults(host, plan)
     rollouts = RolloutRunner(
@@ -164,7 +171,7 @@ def _engine(
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -179,7 +186,7 @@ def _engine(
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -199,23 +206,25 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
         settings=plan.settings(),
         hashes=plan.hashes(),
-        versions=_versions(),
+        versions=versions(),
         folder=plan.request.out,
         secrets=plan.secrets,
     )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions that a run folder keeps."""
     found = {"arkdev": __version__, "python": platform.python_version()}
     for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
         try:

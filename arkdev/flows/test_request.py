@@ -48,6 +48,10 @@ class PluginTestRequest:
     uses_real_ark_sdk: bool = False
     resume: str | None = None
     """The run to go on with; whatever else is unset is as it was there."""
+    record: Path | None = None
+    """The tape to make of the run."""
+    replay: Path | None = None
+    """The tape to run from; whatever else is unset is as it was recorded."""
 
     def flags(self) -> dict[str, Any]:
         """Return what the command line set, as JSON: what `with_flags` needs to say it again."""
@@ -70,7 +74,7 @@ class PluginTestRequest:
         return replace(self, **{**unset, "sampling": sampling})
 
 
-_NO_FLAGS = ("start", "out", "resume")
+_NO_FLAGS = ("start", "out", "resume", "record", "replay")
 _PATHS = ("job", "data", "script")
 
 

@@ -7,15 +7,38 @@ all rollouts of a sample are done and does not occupy a slot.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden, hidden
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
+from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.runs.records import GroupRecord, Verdict
 
 _DROPS_THE_GROUP = (Verdict.DISCARD, Verdict.RETRY)
+
+
+class Rollouts(Protocol):
+    """Makes the trajectories of a sample: a `RolloutRunner` here, or processes of their own."""
+
+    @property
+    def makes_groups(self) -> bool:
+        """True when one call makes all trajectories of a sample."""
+        ...
+
+    async def run(
+        self, sample: SampleToRun, *, generations: range, run_seed: int
+    ) -> list[FinishedRollout]:
+        """See `RolloutRunner.run`."""
+        ...
+
+
+class Grading(Protocol):
+    """Grades the trajectories of a sample: a `GroupGrading` here, or processes of their own."""
+
+    async def grade(self, sample: SampleToRun, rollouts: Sequence[FinishedRollout]) -> GroupRecord:
+        """See `GroupGrading.grade`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,8 +85,8 @@ class Engine:
 
     def __init__(
         self,
-        rollouts: RolloutRunner,
-        grading: GroupGrading,
+        rollouts: Rollouts,
+        grading: Grading,
         settings: EngineSettings,
         *,
         on_rollout: Callable[[FinishedRollout], None],

@@ -8,6 +8,23 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+def test_the_benchmark_of_tapes_replays_what_it_records():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "tape.py"), "--json"),
+            *("--in-flight", "2", "--rollouts", "4", "--latency-ms", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    (row,) = json.loads(told.stdout)
+    assert row["num_rollouts"] == 4
+    assert row["one_rollout_s"] > 0 and row["ratio"] > 0
+
+
 def test_the_harness_benchmark_measures_arkdev_itself():
     told = subprocess.run(
         [
