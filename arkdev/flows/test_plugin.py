@@ -116,10 +116,7 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        limits = await services.limits.report(host)
-        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
-        summary = masked_value(summary, secrets=plan.secrets)
-        run.event("limits", **limits.to_json())
+        summary = await _summed_up(plan, run, statistics, services=services, host=host)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -133,6 +130,20 @@ async def run_test(
         judge_calls=num_judge_calls,
         notes=notes_on_effect(plan),
     )
+
+
+async def _summed_up(
+    plan: PluginTestPlan,
+    run: RunWriter,
+    statistics: RunStatistics,
+    *,
+    services: Services,
+    host: InProcessHost,
+) -> Summary:
+    limits = await services.limits.report(host)
+    run.event("limits", **limits.to_json())
+    summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+    return masked_value(summary, secrets=plan.secrets)
 
 
 def exit_code_of(summary: Summary) -> ExitCode:
