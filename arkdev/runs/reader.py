@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from arkdev.errors import RunError
 from arkdev.runs.records import (
@@ -136,7 +137,7 @@ class RunReader:
 
     def _record(self, kind: type[T], number: int, document: dict[str, Any], name: str) -> T:
         try:
-            return cast("T", _built(kind, document))
+            return built(kind, document)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise RunError(
                 f"not a {kind.__name__} of schema version {SCHEMA_VERSION}: {error}",
@@ -161,21 +162,32 @@ _WORDS: dict[str, type[StrEnum]] = {
 }
 
 
-def _built(kind: type, document: dict[str, Any]) -> Any:
+@functools.cache
+def _readings(kind: type) -> dict[str, Callable[[Any], Any] | None]:
+    """Return the fields of a record, each with what turns its JSON value into the record's own."""
+
+    def reading(name: str) -> Callable[[Any], Any] | None:
+        nested = _NESTED.get((kind, name))
+        if nested is not None:
+            return lambda value: tuple([built(nested, item) for item in value])
+        return _WORDS.get(name)
+
+    return {field.name: reading(field.name) for field in dataclasses.fields(kind)}
+
+
+def built(kind: type[T], document: dict[str, Any]) -> T:
     """Rebuild a record: lists become tuples, words verdicts; fields unknown here are left out."""
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        if field.name not in document:
+    readings = _readings(kind)
+    for name, value in document.items():
+        if name not in readings:
             continue
-        value = document[field.name]
-        nested = _NESTED.get((kind, field.name))
-        if nested is not None:
-            value = tuple(_built(nested, item) for item in value)
-        elif isinstance(value, list):
+        read = readings[name]
+        if read is not None:
+            value = read(value)
+        elif type(value) is list:
             value = tuple(value)
-        elif field.name in _WORDS:
-            value = _WORDS[field.name](value)
-        values[field.name] = value
+        values[name] = value
     return kind(**values)
 
 
@@ -199,7 +211,7 @@ def _manifest(folder: Path) -> Manifest:
             hint="read it with the version of arkdev that wrote it (under `versions` in the file)",
         )
     try:
-        return cast("Manifest", _built(Manifest, document))
+        return built(Manifest, document)
     except TypeError as error:
         raise RunError(f"incomplete: {error}", where=str(path)) from error
 
