@@ -10,8 +10,10 @@ import math
 import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from arkdev.errors import PluginResultError
+from arkdev.harness.advantages import advantage_grader
 from arkdev.harness.attempts import (
     VERDICT_OF,
     Outcome,
@@ -28,6 +30,8 @@ from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
 from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
 from arkdev.types import GroupGraderResult, PluginContext
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -92,21 +96,32 @@ class GroupGrading:
             [rollout.record.verdict for rollout in rollouts]
             + [record.verdict for record in counted]
         )
+        error = next((record.error for record in counted if record.error), None)
+        try:
+            advantage_grader(records)
+        except PluginResultError as problem:
+            verdict = _worst([verdict, Verdict.FAILURE])
+            error = error or f"{problem.message}\nhint: {problem.hint}"
         if verdict in (Verdict.DISCARD, Verdict.RETRY):  # dropped whole: nothing to train on
             rewards: list[float | None] = [None] * len(graded)
         else:
             rewards = weighted_rewards(records, num_trajectories=len(graded))
-        by_rollout = iter(rewards)
+        is_graded = [rollout.record.verdict is Verdict.SUCCESS for rollout in rollouts]
         return GroupRecord(
             sample_index=sample.index,
             verdict=verdict,
             trajectory_ids=tuple(rollout.record.trajectory_id for rollout in rollouts),
-            rewards=tuple(
-                next(by_rollout) if rollout.record.verdict is Verdict.SUCCESS else None
-                for rollout in rollouts
+            rewards=_by_member(rewards, is_graded=is_graded),
+            graders=tuple(
+                replace(
+                    record,
+                    rewards=_by_member(record.rewards, is_graded=is_graded),
+                    seq_advantages=_by_member(record.seq_advantages, is_graded=is_graded),
+                    tok_advantages=_by_member(record.tok_advantages, is_graded=is_graded),
+                )
+                for record in records
             ),
-            graders=records,
-            error=next((record.error for record in counted if record.error), None),
+            error=error,
             warnings=tuple(notes),
         )
 
@@ -152,18 +167,22 @@ class GroupGrading:
         for key in [key for key, metric in metrics.items() if not math.isfinite(metric)]:
             del metrics[key]
             notes[f"metric_not_finite: {grader.name}.{key}"] = None
-        is_graded = outcome.verdict is Verdict.SUCCESS and result is not None
+        graded = result if outcome.verdict is Verdict.SUCCESS else None
+        seq_advantages = graded.seq_advantages if graded else None
+        tok_advantages = graded.tok_advantages if graded else None
         return GraderRecord(
             name=grader.name,
             weight=grader.weight,
             verdict=outcome.verdict,
-            rewards=tuple(result.rewards) if is_graded and result else (None,) * len(rollouts),
+            rewards=tuple(graded.rewards) if graded else (None,) * len(rollouts),
             metrics=metrics,
             attempts=len(attempts),
             error=outcome.error,
             where=outcome.where,
             traceback=outcome.traceback,
             faults=tuple(faults),
+            seq_advantages=None if seq_advantages is None else tuple(seq_advantages),
+            tok_advantages=None if tok_advantages is None else tuple(map(tuple, tok_advantages)),
         )
 
     async def _attempt(
@@ -196,6 +215,24 @@ class GroupGrading:
         finally:
             current_attempt.reset(token)
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
+
+
+@overload
+def _by_member(
+    values: Sequence[_T | None], *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...]: ...
+@overload
+def _by_member(
+    values: Sequence[_T | None] | None, *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...] | None: ...
+def _by_member(
+    values: Sequence[_T | None] | None, *, is_graded: Sequence[bool]
+) -> tuple[_T | None, ...] | None:
+    """Spread what the graded members got over all members of the group; the others get None."""
+    if values is None:
+        return None
+    given = iter(values)
+    return tuple(next(given) if graded else None for graded in is_graded)
 
 
 async def _at_once(

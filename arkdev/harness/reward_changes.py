@@ -154,24 +154,20 @@ class ChangesOfRun:
         self._after: dict[str, None] = {}
         self._verdicts: dict[tuple[Verdict, Verdict], Examples] = {}
 
-    def add(self, before: GroupRecord, after: GroupRecord, *, graded_ids: Sequence[str]) -> None:
-        """Compare two records of one group; `graded_ids` are its successful trajectories."""
+    def add(self, before: GroupRecord, after: GroupRecord) -> None:
+        """Compare two records of one group, which have the same trajectories."""
         self._num_groups += 1
         self._num_trajectories += len(after.trajectory_ids)
         names = after.trajectory_ids
-        was = _of_all(before.rewards, len(names))
-        self._weighted.add(names, before=was, after=after.rewards)
+        self._weighted.add(names, before=before.rewards, after=after.rewards)
         old = {grader.name: grader for grader in before.graders}
         new = {grader.name: grader for grader in after.graders}
         self._before.update(dict.fromkeys(old))
         self._after.update(dict.fromkeys(new))
         for name in new:
             if name in old:
-                self._graders.setdefault(name, ChangesOfRewards(name)).add(
-                    graded_ids,
-                    before=_of_all(old[name].rewards, len(graded_ids)),
-                    after=_of_all(new[name].rewards, len(graded_ids)),
-                )
+                changes = self._graders.setdefault(name, ChangesOfRewards(name))
+                changes.add(names, before=old[name].rewards, after=new[name].rewards)
         if before.verdict is not after.verdict:
             change = self._verdicts.setdefault((before.verdict, after.verdict), Examples())
             change.add(after.trajectory_ids[0])
@@ -191,8 +187,3 @@ class ChangesOfRun:
                 for (old, new), examples in verdicts
             ),
         )
-
-
-def _of_all(rewards: Rewards, number: int) -> Rewards:
-    """Return a reward for each of `number` trajectories: none where there are fewer or more."""
-    return rewards if len(rewards) == number else [None] * number

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from arkdev.harness.advantages import are_equal, has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
@@ -68,6 +69,9 @@ class RunStatistics:
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
         self._unsuccessful: set[str] = set()
+        self._with_own = Examples()
+        """Graded groups whose graders gave advantages."""
+        self._without_own = 0
 
     def add_trajectory(self, record: TrajectoryRecord) -> None:
         """Count one finished rollout."""
@@ -92,6 +96,11 @@ class RunStatistics:
         self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
+        if any(reward is not None for reward in record.rewards):
+            if any(g.weight != 0 and has_own_advantages(g) for g in record.graders):
+                self._with_own.add(first)
+            else:
+                self._without_own += 1
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
             self._graders.setdefault(grader.name, GraderNumbers(grader.name, grader.weight)).add(
@@ -126,6 +135,11 @@ class RunStatistics:
         ]
         if reward and reward.min == reward.max and num_graded >= CONSTANT_REWARD_MIN:
             warnings.append(WarningSummary("reward_constant", num_graded, ()))
+        if self._without_own and self._with_own.count:
+            with_own = self._with_own
+            warnings.append(
+                WarningSummary("advantages_in_part", with_own.count, tuple(with_own.ids))
+            )
         if rollouts.finish_reasons["length"] > num_successful / 2:
             warnings.append(WarningSummary("answers_cut", rollouts.finish_reasons["length"], ()))
         return Summary(
@@ -292,7 +306,7 @@ class _Groups:
         self.rewards.add_group(graded, num_ungraded=num_ungraded)
         if len(graded) >= 2:
             self._num_eligible += 1
-            if min(graded) == max(graded):
+            if are_equal(graded):
                 self._equal_values[graded[0]] += 1
         if len(graded) < max(len(rewards), self._num_generations):
             self._num_incomplete += 1

@@ -97,6 +97,10 @@ WARNINGS: dict[str, WarningText] = {
         "every rollout got the same reward: there is no training signal",
         "check that the grader reads the answer, or take samples of other difficulty",
     ),
+    "advantages_in_part": WarningText(
+        "graders gave advantages for some samples and none for others, which no batch may mix",
+        "return seq_advantages or tok_advantages for every sample, or for none",
+    ),
     "metric_not_finite": WarningText(
         "a grader gave a metric that is NaN or infinite; it was left out",
         "leave the key out where there is nothing to measure",

@@ -30,6 +30,9 @@ from arkdev.types import (
 _CLOSE_ENOUGH = 0.8
 _NO_NUMBERS = ("bool", "complex", "object")
 """In the dtype of a numpy or torch scalar that is no real number."""
+_ADVANTAGES = ("seq_advantages", "tok_advantages")
+_MAX_ADVANTAGE = 3.4028235e38
+"""What 32 bits hold, in which the training engine works."""
 _REPR = reprlib.Repr()  # it survives objects whose __repr__ raises
 _REPR.maxstring = _REPR.maxother = 200
 
@@ -128,6 +131,12 @@ def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
             where=plugin.place,
             hint="return " + ("reward" if is_single else "rewards") + " alone",
         )
+    if is_single and any(fields.get(key) is not None for key in _ADVANTAGES):
+        raise PluginResultError(
+            f"{plugin.name} returned advantages",
+            where=plugin.place,
+            hint="only a group_grader, which sees all trajectories of the group, may give them",
+        )
     if is_single and "rewards" not in fields:
         reward = fields.get("reward")
         fields = {key: item for key, item in fields.items() if key != "reward"}
@@ -142,13 +151,17 @@ def _as_group_result(value: Any, *, plugin: Plugin) -> GroupGraderResult:
 
 
 def _with_numbers(fields: dict[str, Any], *, plugin: Plugin) -> dict[str, Any]:
-    """Return `fields` with rewards and metrics as floats; text is never read as a number."""
-    rewards: Any = fields.get("rewards")
+    """Return `fields` with all numbers as floats; text is never read as a number."""
     metrics = fields.get("metrics")
     read: dict[str, Any] = {}
-    if _is_list(rewards):
-        read["rewards"] = [
-            _number(f"rewards[{index}]", item, plugin=plugin) for index, item in enumerate(rewards)
+    for key in ("rewards", "seq_advantages"):
+        if _is_list(fields.get(key)):
+            read[key] = _numbers(key, fields[key], plugin=plugin)
+    rows: Any = fields.get("tok_advantages")
+    if isinstance(rows, (list, tuple)) or _shape(rows):
+        read["tok_advantages"] = [
+            _numbers(f"tok_advantages[{index}]", row, plugin=plugin) if _is_list(row) else row
+            for index, row in enumerate(rows)
         ]
     if isinstance(metrics, dict):
         read["metrics"] = {
@@ -158,6 +171,13 @@ def _with_numbers(fields: dict[str, Any], *, plugin: Plugin) -> dict[str, Any]:
             for key, item in metrics.items()
         }
     return {**fields, **read}
+
+
+def _numbers(name: str, values: Any, *, plugin: Plugin) -> list[float]:
+    return [
+        item if type(item) is float else _number(f"{name}[{index}]", item, plugin=plugin)
+        for index, item in enumerate(values)
+    ]
 
 
 def _fields(value: Any, *records: type[Record]) -> dict[str, Any] | None:
@@ -249,8 +269,7 @@ def _check_advantages(
         )
     if result.seq_advantages is not None:
         _check_length("seq_advantages", result.seq_advantages, expected, plugin=plugin)
-        for index, advantage in enumerate(result.seq_advantages):
-            _check_finite(f"seq_advantages[{index}]", advantage, plugin=plugin)
+        _check_range("seq_advantages", result.seq_advantages, plugin=plugin)
     if result.tok_advantages is not None:
         _check_length("tok_advantages", result.tok_advantages, expected, plugin=plugin)
         for index, row in enumerate(result.tok_advantages):
@@ -259,9 +278,20 @@ def _check_advantages(
                     f"{plugin.name} returned {len(row)} tok_advantages for trajectory {index}, "
                     f"which has {num_tokens[index]} tokens",
                     where=plugin.place,
+                    hint="return one for each of its total_token_ids",
                 )
-            for position, advantage in enumerate(row):
-                _check_finite(f"tok_advantages[{index}][{position}]", advantage, plugin=plugin)
+            _check_range(f"tok_advantages[{index}]", row, plugin=plugin)
+
+
+def _check_range(name: str, values: list[float], *, plugin: Plugin) -> None:
+    for index, value in enumerate(values):
+        if not abs(value) <= _MAX_ADVANTAGE:  # nor is NaN
+            raise PluginResultError(
+                f"{plugin.name} returned {name}[{index}]={value}, which is not a finite number of "
+                "32 bits",
+                where=plugin.place,
+                hint="return status=PluginStatus.DISCARD or FAILURE when there is no advantage",
+            )
 
 
 def _number(name: str, value: Any, *, plugin: Plugin) -> float:

@@ -19,6 +19,7 @@ from typing import Any
 from arkdev.runs.masking import masked_text
 from arkdev.runs.records import (
     Attempt,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,
@@ -30,6 +31,7 @@ from arkdev.runs.records import (
 
 RECORD_TYPES = (
     Attempt,
+    FaultRecord,
     GraderRecord,
     GroupRecord,
     Manifest,

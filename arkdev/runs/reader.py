@@ -170,9 +170,16 @@ def _readings(kind: type) -> dict[str, Callable[[Any], Any] | None]:
         nested = _NESTED.get((kind, name))
         if nested is not None:
             return lambda value: tuple([built(nested, item) for item in value])
-        return _WORDS.get(name)
+        return _of_lists if name == "tok_advantages" else _WORDS.get(name)
 
     return {field.name: reading(field.name) for field in dataclasses.fields(kind)}
+
+
+def _of_lists(value: list[Any] | None) -> tuple[Any, ...] | None:
+    """A list of lists, each possibly null."""
+    if value is None:
+        return None
+    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
 
 
 def built(kind: type[T], document: dict[str, Any]) -> T:

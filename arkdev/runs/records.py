@@ -178,6 +178,7 @@ class GraderRecord:
     weight: float
     verdict: Verdict
     rewards: tuple[float | None, ...]
+    """In the order of the group's `trajectory_ids`."""
     metrics: dict[str, float] = field(default_factory=dict)
     attempts: int = 1
     duration_s: float = 0.0
@@ -186,6 +187,10 @@ class GraderRecord:
     traceback: str | None = None
     faults: tuple[FaultRecord, ...] = ()
     """Of all its attempts, those included that a later attempt made good."""
+    seq_advantages: tuple[float | None, ...] | None = None
+    """Advantages of its own instead of the built-in ones, in the order of `rewards`."""
+    tok_advantages: tuple[tuple[float, ...] | None, ...] | None = None
+    """The same for each token of each trajectory."""
 
 
 @dataclass(frozen=True)

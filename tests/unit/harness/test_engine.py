@@ -190,7 +190,7 @@ async def test_survivors_of_a_failure_are_graded_and_the_group_failed():
         (group,) = await run.samples(second_fails, counts, n=3)
     assert seen == [2]
     assert (group.verdict, group.rewards) == (Verdict.FAILURE, (1.0, None, 0.5))
-    assert group.graders[0].rewards == (1.0, 0.5)
+    assert group.graders[0].rewards == (1.0, None, 0.5), "by member"
 
 
 async def test_nothing_of_a_finished_rollout_stays_in_memory():

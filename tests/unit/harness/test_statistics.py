@@ -281,3 +281,19 @@ def test_a_success_may_miss_the_threshold_by_a_rounding_error():
     total = 0.1 + 0.7 + 0.2
     summary = run_of((1.0, total), success_threshold=1.0000000000000002).summary()
     assert summary.groups.pass_at_k[0].value == 1.0
+
+
+def test_advantages_of_graders_for_some_samples_only_are_a_warning():
+    statistics = RunStatistics(2)
+    own = GraderRecord("own", 1.0, S, (1.0, 0.0), seq_advantages=(1.0, -1.0))
+    none = GraderRecord("own", 1.0, S, (1.0, 0.0))
+    statistics.add_group(group(0, 1.0, 0.0, graders=(own,)))
+    assert statistics.summary().warnings == ()
+    statistics.add_group(group(1, 1.0, 0.0, graders=(none,)))
+    (warning,) = statistics.summary().warnings
+    assert (warning.code, warning.count, warning.examples) == ("advantages_in_part", 1, ("0.0",))
+
+
+def test_a_group_whose_rewards_differ_by_rounding_alone_has_no_signal():
+    zero = run_of((0.1 + 0.2, 0.3), (1.0, 0.5)).summary().groups.zero_variance
+    assert (zero.num_groups, zero.num_eligible) == (1, 2)

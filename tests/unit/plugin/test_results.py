@@ -206,6 +206,11 @@ ADVANTAGES = {
     "both": ({"seq_advantages": [1.0, 1.0], "tok_advantages": [[], []]}, "both"),
     "not finite": ({"seq_advantages": [1.0, NAN]}, r"seq_advantages\[1\]=nan"),
     "a token not finite": ({"tok_advantages": [[1, 2], [1, INF, 2]]}, r"\[1\]\[1\]=inf"),
+    "too large for 32 bits": ({"seq_advantages": [1e39, 0.0]}, r"seq_advantages\[0\]=1e\+39"),
+    "text": ({"seq_advantages": [1.0, "1"]}, r"seq_advantages\[1\]='1'"),
+    "a truth value": ({"tok_advantages": [[1, 2], [1, True, 2]]}, r"\[1\]\[1\]=True"),
+    "missing for one": ({"seq_advantages": [1.0, None]}, r"seq_advantages\[1\]=None"),
+    "no row for one": ({"tok_advantages": [[1, 2], None]}, r"tok_advantages.1=None"),
 }
 
 
