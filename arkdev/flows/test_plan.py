@@ -158,7 +158,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     _check_flags(request)
-    notes = _serve_ark_sdk(request)
+    notes = serve_ark_sdk(is_real=request.uses_real_ark_sdk)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -186,8 +186,8 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
         concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
-        context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        context=context_of(job),
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
         warnings=tuple(warnings),
         notes=(*notes, *(job.warnings if job else ())),
     )
@@ -228,8 +228,9 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
-    if request.uses_real_ark_sdk:
+def serve_ark_sdk(*, is_real: bool) -> tuple[str, ...]:
+    """Let `import ark_sdk` give arkdev's names, unless the real ones are wanted; return notes."""
+    if is_real:
         ark_sdk.uninstall()
         return ()
     ark_sdk.install()
@@ -305,7 +306,8 @@ def _index(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
-def _context(job: Job | None) -> PluginContext:
+def context_of(job: Job | None) -> PluginContext:
+    """Return what plugins are told of the job."""
     if job is None:
         return PluginContext(phase="train")
     return PluginContext(
@@ -316,7 +318,8 @@ def _context(job: Job | None) -> PluginContext:
     )
 
 
-def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Join the variables of several plugins. Raises `JobError` where they contradict each other."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gc
-import platform
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.fingerprints import versions
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.engine import Engine, EngineSettings
+from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
@@ -76,7 +73,7 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
-        stack.enter_context(_rare_garbage_collection())
+        stack.enter_context(rare_garbage_collection())
         engine = _engine(plan, services, recorder)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
@@ -168,42 +165,14 @@ def _take_over(
 def _open_run(plan: PluginTestPlan) -> RunWriter:
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
         settings=plan.settings(),
         hashes=plan.hashes(),
-        versions=_versions(),
+        versions=versions(),
         folder=plan.request.out,
         secrets=plan.secrets,
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {"arkdev": __version__, "python": platform.python_version()}
-    for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Look for cycles rarely, and never among what was imported.
-
-    A full collection stops every rollout for as long as it takes to walk all imported modules;
-    with hundreds of rollouts in flight that was a quarter of the time.
-    """
-    threshold = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(1_000, 10, 1000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*threshold)
-        gc.unfreeze()

@@ -185,7 +185,7 @@ def _of_lists(value: list[Any] | None) -> tuple[Any, ...] | None:
 def built(kind: type[T], document: dict[str, Any]) -> T:
     """Rebuild a record: lists become tuples, words verdicts; fields unknown here are left out."""
     values: dict[str, Any] = {}
-    readings = _readings(kind)
+    readings = _readings(kind)  # type: ignore[arg-type]  # mypy sees no hash
     for name, value in document.items():
         if name not in readings:
             continue
