@@ -31,6 +31,9 @@ from arkdev.runs.records import GraderRecord, GroupRecord, Verdict
 from arkdev.runs.writer import SAMPLES, TOKENS, TRAJECTORIES, RunWriter
 from arkdev.sessions.background import BackgroundLoop
 
+_FIRST_AT_ONCE = 2
+_MOMENT_S = 0.005
+
 _HasError = TypeVar("_HasError", GraderRecord, GroupRecord)
 
 
@@ -137,27 +140,36 @@ class _Regrading:
         self.num_not_whole = 0
 
     async def run(self) -> None:
-        groups = iter(self._plan.groups)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(self._plan.concurrency, self._plan.groups.num_groups)):
-                hidden(tasks.create_task(self._work(groups)))
+        """Grade every group.
 
-    async def _work(self, groups: Iterator[RecordedGroup]) -> None:
-        for group in groups:
-            rollouts = recorded_rollouts(group)
-            after = await grade_group(recorded_sample(group), rollouts, grading=self._grading)
-            after = self._masked_errors(after)
-            self._record(group, replace(after, sample_extra=group.sample.get("extra")))
-            # graders that never wait would leave no turn of the loop to Ctrl-C and the display
-            await asyncio.sleep(0)
+        Graders that only compute gain nothing from company: their threads would fight for the
+        interpreter. So two groups are graded at once, and one more each time that none is done
+        within a moment, because the graders wait for something.
+        """
+        num_at_once = min(_FIRST_AT_ONCE, self._plan.concurrency)
+        running: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as tasks:
+            for group in self._plan.groups:
+                running.add(hidden(tasks.create_task(self._grade(group))))
+                while len(running) >= num_at_once:
+                    done, running = await asyncio.wait(
+                        running, timeout=_MOMENT_S, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    if not done and num_at_once < self._plan.concurrency:
+                        num_at_once += 1
+
+    async def _grade(self, group: RecordedGroup) -> None:
+        rollouts = recorded_rollouts(group)
+        after = await grade_group(recorded_sample(group), rollouts, grading=self._grading)
+        after = self._masked_errors(after)
+        self._record(group, replace(after, sample_extra=group.sample.get("extra")))
 
     def _record(self, group: RecordedGroup, after: GroupRecord) -> None:
         """Write the group down, then count it, then tell the observer."""
-        self._run.copied(SAMPLES, group.sample_line)
+        self._run.copied(SAMPLES, [group.sample_line])
+        self._run.copied(TRAJECTORIES, [one.line for one in group.trajectories])
+        self._run.copied(TOKENS, [one.tokens_line for one in group.trajectories if one.tokens_line])
         for trajectory in group.trajectories:
-            self._run.copied(TRAJECTORIES, trajectory.line)
-            if trajectory.tokens_line is not None:
-                self._run.copied(TOKENS, trajectory.tokens_line)
             self.statistics.add_trajectory(trajectory.record)
             self.num_not_whole += not was_kept_whole(trajectory)
         self._run.group(after)

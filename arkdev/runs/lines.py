@@ -94,11 +94,11 @@ def encoded(
     return line, tuple(warnings) if warnings is not None else None
 
 
-def masked_line(line: bytes, *, secrets: tuple[str, ...]) -> bytes:
-    """Mask `secrets` in a line of JSON that was written before."""
+def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
+    """Mask `secrets` in JSON that was written before."""
     if not secrets:
-        return line
-    return masked_text(line.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
+        return text
+    return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
 
 
 def _in_json(text: str) -> str:

@@ -14,6 +14,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pydantic_core import from_json
+
 from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader, built
 from arkdev.runs.records import GroupRecord, SampleRecord, TokenRecord, TrajectoryRecord
@@ -76,7 +78,7 @@ class RecordedGroups:
                     break
                 try:
                     sample_line = samples.read(record.sample_index)
-                    sample = built(SampleRecord, json.loads(sample_line)).sample
+                    sample = built(SampleRecord, from_json(sample_line)).sample
                     members = tuple(
                         _trajectory(trajectories.read(name), tokens.find(name))
                         for name in record.trajectory_ids
@@ -89,8 +91,8 @@ class RecordedGroups:
 
 def _trajectory(line: bytes, tokens_line: bytes | None) -> RecordedTrajectory:
     return RecordedTrajectory(
-        record=built(TrajectoryRecord, json.loads(line)),
-        tokens=built(TokenRecord, json.loads(tokens_line)) if tokens_line else None,
+        record=built(TrajectoryRecord, from_json(line)),
+        tokens=built(TokenRecord, from_json(tokens_line)) if tokens_line else None,
         line=line,
         tokens_line=tokens_line,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
-from arkdev.runs.lines import LineFile, cleaned, encoded, masked_line, utf8_text
+from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json, utf8_text
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
@@ -142,10 +142,12 @@ class RunWriter:
         """Append to ``groups.jsonl``."""
         self._append(GROUPS, record)
 
-    def copied(self, name: str, line: bytes) -> None:
-        """Append to the file `name` a whole line of another run, with this run's secrets masked."""
-        with _disk_faults_named(self.folder):
-            self._files[name].append(masked_line(line, secrets=self._secrets))
+    def copied(self, name: str, lines: Iterable[bytes]) -> None:
+        """Append to the file `name` whole lines of another run, with this run's secrets masked."""
+        copy = b"".join(lines)
+        if copy:
+            with _disk_faults_named(self.folder):
+                self._files[name].append(masked_json(copy, secrets=self._secrets))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""
