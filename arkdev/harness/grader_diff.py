@@ -280,12 +280,15 @@ def _has_signal(advantage: Advantage) -> bool:
 
 
 def _order_change(one: tuple[float, float], other: tuple[float, float]) -> str:
-    before, after = (
-        0 if are_equal(pair) else 1 if pair[0] > pair[1] else -1
-        for pair in zip(one, other, strict=True)
-    )
+    before, after = _order(one[0], other[0]), _order(one[1], other[1])
     if before == after:
         return "num_same" if before else "num_tied"
     if before and after:
         return "num_flipped"
     return "num_ties_made" if before else "num_ties_broken"
+
+
+def _order(first: float, second: float) -> int:
+    if first == second or are_equal((first, second)):
+        return 0
+    return 1 if first > second else -1

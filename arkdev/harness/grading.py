@@ -214,6 +214,8 @@ class GroupGrading:
             outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
         finally:
             current_attempt.reset(token)
+        if not graded.faults:
+            return outcome
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 
