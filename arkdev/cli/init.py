@@ -21,6 +21,13 @@ def register(app: typer.Typer) -> None:
     )
 
 
+def _templates() -> list[str]:
+    """For shell completion."""
+    from arkdev.flows.init_workspace import TEMPLATES
+
+    return list(TEMPLATES)
+
+
 def init(
     target: Annotated[
         list[str] | None,
@@ -31,7 +38,10 @@ def init(
         ),
     ] = None,
     template: Annotated[
-        str, typer.Option("--template", "-t", help="The template to start from.")
+        str,
+        typer.Option(
+            "--template", "-t", help="The template to start from.", autocompletion=_templates
+        ),
     ] = DEFAULT_TEMPLATE,
     list_templates: Annotated[
         bool, typer.Option("--list", help="List the templates and make nothing.")

@@ -24,7 +24,7 @@ from arkdev.cli.output import configure_streams, print_error
 from arkdev.cli.streams import drop_output, results
 from arkdev.errors import ArkdevError, ExitCode, OutputError
 
-_COMMANDS = ("init", "run", "runs", "replay")
+_COMMANDS = ("init", "run", "runs", "replay", "schema", "doctor")
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
 _GROUPS = ("test", "endpoint")
@@ -65,7 +65,7 @@ def build_root() -> typer.Typer:
         cls=_Root,
         help="Write, test and train agent plugins for reinforcement learning on a laptop.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # rich's own help costs more than all other imports together
         context_settings={"help_option_names": ["-h", "--help"]},

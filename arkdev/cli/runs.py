@@ -34,6 +34,13 @@ def runs_here() -> Path:
     return find_workspace(Path.cwd()).root / "runs"
 
 
+def _run_names() -> list[str]:
+    """For shell completion."""
+    from arkdev.runs.reader import list_runs
+
+    return ["latest", *(run.run_id for run in list_runs(runs_here()))]
+
+
 def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> None:
     """Add the commands `runs` and `show` to `app`; `runs_root` says where runs are kept."""
 
@@ -48,7 +55,8 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
             str,
             typer.Argument(
                 help="Id, its unique beginning or end, a path, or latest; a trajectory's id alone "
-                "is one of the latest run."
+                "is one of the latest run.",
+                autocompletion=_run_names,
             ),
         ] = "latest",
         trajectory: Annotated[

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import user_keys_file
@@ -22,20 +23,32 @@ JUDGE_SKILL = 1.0
 
 
 def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a test never writes down or shows: the endpoint's key, the job's variables.
+    """Return what a test never writes down or shows.
 
-    A plain word (``LOG_LEVEL=warning``) under an innocent name is no secret: masking it would hit
-    the words of the report.
+    The endpoint's key, the job's variables, and the keys and tokens that the environment has for
+    other endpoints. A plain word (``LOG_LEVEL=warning``) under an innocent name is no secret:
+    masking it would hit the words of the report.
     """
     variable = spec.api_key_env
     key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
     hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
-    return usable_secrets([*hidden, *([key.get_secret_value()] if key else [])])
+    others = [v for name, v in os.environ.items() if has_secret_name(name) and not v.isalpha()]
+    return usable_secrets([*hidden, *others, *([key.get_secret_value()] if key else [])])
+
+
+def _without_proxy_for_loopback() -> dict[str, str]:
+    """Return what keeps clients of plugins from sending calls to the gateway to an HTTP proxy."""
+    if not any(name in getproxies() for name in ("http", "all")) or proxy_bypass("127.0.0.1"):
+        return {}
+    listed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    names = ",".join(filter(None, [listed, "127.0.0.1", "localhost"]))
+    return {"NO_PROXY": names, "no_proxy": names}
 
 
 @contextmanager
 def environment(envs: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for a while; the job's for its plugins, as the platform would."""
+    envs = {**_without_proxy_for_loopback(), **envs}
     before = {name: os.environ.get(name) for name in envs}
     os.environ.update(envs)
     try:

@@ -9,17 +9,16 @@ its key. So does a stand-alone `InferenceProxy`. Clients for any other host are 
 from __future__ import annotations
 
 import functools
-import importlib.machinery
-import importlib.util
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
+
+from arkdev.plugin.imports import ImportWatch
 
 ARK_BASE_URL = "https://ark.cn-beijing.volces.com/api/v3"
 """The public inference service (LT-04)."""
@@ -52,6 +51,7 @@ class _Redirect:
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._originals: list[tuple[type, Any]] = []
         self._lock = threading.Lock()
+        self._watch = ImportWatch(_CLASSES, on_import=self.patch)
         self.target: _Target | None = None
         self.is_installed = False
 
@@ -59,13 +59,10 @@ class _Redirect:
         if self.is_installed:
             return
         self.is_installed = True
-        for library in _CLASSES:
-            if library in sys.modules:
-                self.patch(sys.modules[library])
-        sys.meta_path.insert(0, _ImportWatch(self.patch))
+        self._watch.start()
 
     def uninstall(self) -> None:
-        sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _ImportWatch)]
+        self._watch.stop()
         for cls, original in self._originals:
             cls.__init__ = original  # type: ignore[misc]
         self._originals.clear()
@@ -112,36 +109,6 @@ def _base_url(kwargs: dict[str, Any], *, library: str) -> str:
             return os.environ.get("OPENAI_BASE_URL", "")
         return ARK_BASE_URL
     return str(given)
-
-
-class _ImportWatch:
-    """Calls back when one of the client libraries is imported, after its own code ran."""
-
-    def __init__(self, on_import: Callable[[ModuleType], None]) -> None:
-        self._on_import = on_import
-        self._found: set[str] = set()
-
-    def find_spec(
-        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Return the library's own spec, with a loader that calls back."""
-        if fullname not in _CLASSES or fullname in self._found:
-            return None
-        self._found.add(fullname)
-        try:
-            spec = importlib.util.find_spec(fullname)
-        finally:
-            self._found.discard(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        run: Callable[[ModuleType], None] = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            self._on_import(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 _redirect = _Redirect()

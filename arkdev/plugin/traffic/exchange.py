@@ -43,19 +43,27 @@ class HttpResponse:
 
     status: int
     headers: Mapping[str, str]
+    """Values of a header that came several times are joined: by ``, ``, of ``set-cookie`` by a line
+    break."""
     body: bytes | None
-    """None: an event stream, which the plugin reads as it comes."""
+    """None: an event stream or another one, which the plugin reads as it comes."""
+    is_injected: bool = False
+    """A rule made it in place of the service, and has recorded the fault."""
 
 
 @dataclass(frozen=True)
 class HttpFailure:
-    """No answer came: `kind` is ``timeout``, ``unreachable`` or ``raise``; `message` says why.
+    """No answer came.
 
-    The adapter raises the error that the library itself raises in this case.
+    Of one that a rule made, the adapter raises the error that the library itself raises then.
     """
 
     kind: str
+    """``timeout``, ``unreachable``, ``raise`` (the connection broke, or another error of the
+    library), ``cancelled`` (the plugin gave the call up: nobody's failure; for `after` alone)."""
     message: str
+    is_injected: bool = False
+    """As of a response."""
 
 
 Outcome = HttpResponse | HttpFailure
@@ -65,21 +73,34 @@ class TrafficRule(Protocol):
     """Acts on the HTTP calls of plugins. Called in the context of the plugin that makes the call.
 
     Methods are called from event loops and from threads, must not block, and see
-    `arkdev.observe.attempt.current_attempt`.
+    `arkdev.observe.attempt.current_attempt`. All of one call get the same request object. What a
+    method raises reaches the plugin.
     """
 
     def before(self, request: HttpRequest) -> Future[None] | None:
-        """Hold the call back until the future is done; None: do not."""
+        """Hold the call back until the future is done; None: do not.
+
+        Rules are asked one after the other. The future must not wait for the caller's thread, which
+        a synchronous client blocks (and its event loop with it). It is cancelled when the plugin
+        gives the call up meanwhile.
+        """
         ...
 
     def answer(self, request: HttpRequest) -> Outcome | None:
-        """Answer in place of the network; None: send it."""
+        """Answer in place of the network; None: send it. The first rule that answers decides."""
         ...
 
     def changed(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Return what the plugin gets of a response: the same, or another."""
+        """Return what the plugin gets of a response, a rule's or a service's: it, or another.
+
+        Not asked about streams.
+        """
         ...
 
     def after(self, request: HttpRequest, outcome: Outcome, *, duration_s: float) -> None:
-        """The call ended with what the plugin got; seconds, without the time it was held back."""
+        """The call ended with what the plugin got; seconds, without the time it was held back.
+
+        Called once for every call, whatever happened. Of a stream (`HttpResponse.body` is None)
+        the call ends when its head is there.
+        """
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -148,3 +149,29 @@ def test_another_broken_pipe_is_not_taken_for_a_closed_output() -> None:
     _, told = process.communicate(timeout=10)
     assert process.returncode == 70
     assert "a socket" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [
+        ("arkdev te", 1, "test"),
+        ("arkdev init new --template ", 4, "minimal"),
+        ("arkdev schema show-", 2, "show-failed"),
+        ("arkdev show ", 2, "latest"),
+    ],
+)
+def test_the_shell_completes_commands_and_values(words: str, place: int, offered: str) -> None:
+    completed = subprocess.run(
+        [sys.executable, "-m", "arkdev"],
+        env={
+            **os.environ,
+            "_ARKDEV_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(place),
+        },
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=20,
+    )
+    assert offered in completed.stdout.split()

@@ -1,0 +1,121 @@
+"""What holds for every command: its help has an example, its exit codes are the documented ones."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from arkdev.cli.main import build_app
+from tests.integration.workspace import Command, Workspace
+
+
+def _commands() -> dict[str, object]:
+    """Every command of the command line, as it is typed."""
+    found: dict[str, object] = {}
+
+    def walk(command: object, path: tuple[str, ...]) -> None:
+        children = getattr(command, "commands", {})
+        for name, child in children.items():
+            walk(child, (*path, name))
+        if not children:
+            found[" ".join(path)] = command
+
+    walk(typer.main.get_command(build_app()), ())
+    return found
+
+
+COMMANDS = _commands()
+
+ENDS = {
+    "doctor": [("doctor", 0)],
+    "endpoint check": [
+        ("endpoint check scripted", 0),
+        ("endpoint check http://127.0.0.1:1/v1 --model m", 4),
+        ("endpoint check nobody", 2),
+    ],
+    "endpoint list": [("endpoint list", 0)],
+    "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "init": [("init new", 0), ("init .", 2), ("init --list", 0), ("init a b", 2)],
+    "run": [("run good.py", 0), ("run bad.py", 1), ("run exits.py", 3), ("run none.py", 2)],
+    "runs": [("runs", 0)],
+    "schema": [("schema", 0), ("schema runs", 0), ("schema none", 2)],
+    "show": [("show", 2), ("show nothing", 2)],
+    "test plugin": [
+        ("test plugin", 0),
+        ("test plugin --rollout plugins.rollout:none", 2),
+        ("test plugin --endpoint http://127.0.0.1:1/v1 --model m", 4),
+    ],
+}
+"""Command → command lines with the exit code of each (decision 16)."""
+
+
+def test_every_command_has_its_exit_codes_here() -> None:
+    assert set(ENDS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code"), [end for ends in ENDS.values() for end in ends], ids=str
+)
+def test_a_command_ends_with_the_documented_code(
+    workspace: Workspace,
+    arkdev: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    exit_code: int,
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # the real Ark is not asked
+    workspace.write("good.py", "")
+    workspace.write("bad.py", "raise ValueError('no')")
+    workspace.write("exits.py", "raise SystemExit(3)")
+    told = arkdev(*line.split())
+    assert told.exit_code == exit_code, told.out + told.err
+    if exit_code == 2:
+        assert "error: " in told.err or "Usage" in told.err
+        assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_flag_is_2_for_every_command(arkdev: Command, name: str) -> None:
+    if name == "run":
+        pytest.skip("what follows FILE is the script's")
+    told = arkdev(*name.split(), "--no-such-flag")
+    assert (told.exit_code, told.out) == (2, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example(arkdev: Command, name: str) -> None:
+    told = arkdev(*name.split(), "--help")
+    assert told.exit_code == 0
+    assert f"arkdev {name}" in told.out.partition("\n")[2], "an example beside the usage line"
+
+
+def test_login_asks_nothing_without_a_terminal(workspace: Workspace) -> None:
+    """Field case 9.2: it ends at once with 2 and names what to do."""
+    process = workspace.start("login")
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == 2
+    assert b"not built yet" in said
+
+
+def test_an_http_proxy_does_not_stand_between_a_raw_client_and_the_gateway(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import rollout
+        from openai import OpenAI
+
+        @rollout
+        def answer(context, proxy, sample):
+            messages = sample.model_dump()["messages"]
+            proxy.update_state_from_messages(messages)
+            with OpenAI(base_url=proxy.url, api_key=proxy.jwt_token, max_retries=0) as client:
+                completion = client.chat.completions.create(model="m", messages=messages)
+            proxy.process_completion(completion)
+        """,
+    )
+    run = workspace.run()
+    assert run.summary.verdicts == {"success": 1}, run.trajectories[0].attempts[-1].error

@@ -1,0 +1,100 @@
+"""What commands print with `--json` is what `arkdev schema` publishes: no key more, none less."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from arkdev.cli.documents import DOCUMENTS
+from tests.integration.workspace import Command, Workspace
+
+COMMANDS = {
+    "test": "test plugin --json",
+    "test-sample": "test plugin --sample 0 --json",
+    "runs": "runs --json",
+    "show": "show latest --json",
+    "show-trajectory": "show latest 0.0 --json",
+    "show-failed": "show --failed --json",
+    "endpoint-list": "endpoint list --json",
+    "endpoint-check": "endpoint check scripted --json",
+    "init": "init new --template minimal --json",
+    "init-list": "init --list --json",
+    "doctor": "doctor --json",
+}
+
+
+def strict(schema: Any) -> Any:
+    """The schema with every property required and no others allowed."""
+    if isinstance(schema, list):
+        return [strict(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: strict(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        schema |= {"additionalProperties": False, "required": list(schema["properties"])}
+    return schema
+
+
+def published(arkdev: Command, name: str) -> dict[str, Any]:
+    told = arkdev("schema", name)
+    assert told.exit_code == 0, told.err
+    schema = told.document
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return schema
+
+
+def check(document: dict[str, Any], schema: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator(schema).validate(document)
+    jsonschema.Draft202012Validator(strict(schema)).validate(document)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_document_of_a_command_is_the_published_one(
+    workspace: Workspace, arkdev: Command, name: str
+) -> None:
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import rollout
+
+        @rollout
+        def answer(context, proxy, sample):
+            if sample.messages[0].content == "fail":
+                raise ValueError("no")
+            client = proxy.rollout_client()
+            client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+        """,
+    )
+    workspace.samples("hello", "fail", "hello again")
+    if name.startswith("show") or name == "runs":
+        arkdev("test", "plugin", "--n-sample", "2")
+    document = arkdev(*COMMANDS[name].split()).document
+    check(document, published(arkdev, name))
+
+
+def test_the_served_endpoints_document_is_the_published_one(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    process = workspace.start("endpoint", "serve", "scripted", "--json")
+    try:
+        assert process.stdout is not None
+        document = json.loads(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+    check(document, published(arkdev, "endpoint-serve"))
+
+
+def test_every_document_has_a_command_here() -> None:
+    assert set(COMMANDS) | {"endpoint-serve"} == set(DOCUMENTS)
+
+
+def test_the_schemas_are_listed_and_an_unknown_one_is_refused(arkdev: Command) -> None:
+    told = arkdev("schema")
+    assert [line.split()[0] for line in told.out.splitlines()] == list(DOCUMENTS)
+    told = arkdev("schema", "runz")
+    assert (told.exit_code, told.out) == (2, "")
+    assert "did you mean 'runs'?" in told.err
