@@ -30,6 +30,7 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/harness.py
+	$(BIN)/python benchmarks/regrading.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -152,10 +152,7 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
         envs=envs,
         flags=flags,
         hashes=hashes,
-        notes=(
-            *notes,
-            *_notes(source, hashes, graders, is_default=not request.graders and not names),
-        ),
+        notes=notes,
     )
 
 
