@@ -189,11 +189,7 @@ def replayed(
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         outcome = runner.run(run_replay(plan, quiet))
     wall_s = time.perf_counter() - started
-    name = (
-        f"arkdev replay, {grader}"
-        if grader
-        else f"arkdev replay --diff, {len(plan.graders)} graders"
-    )
+    name = f"arkdev replay, {grader}" if grader else "arkdev replay --diff recorded"
     return Measurement(name, outcome.summary.num_rollouts, wall_s), quiet.memory_mb
 
 

@@ -24,3 +24,19 @@ def test_the_harness_benchmark_measures_arkdev_itself():
     measured = json.loads(told.stdout)
     assert [each["variant"] for each in measured] == ["endpoint", "arkdev", "arkdev-sync"]
     assert all(each["num_rollouts"] >= 2 for each in measured)
+
+
+def test_the_regrading_benchmark_grades_every_trajectory():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "regrading.py")),
+            *("--trajectories", "64", "--tokens", "16", "--repeats", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert len(told.stdout.splitlines()) == 9
+    assert "arkdev replay --diff recorded" in told.stdout
