@@ -13,6 +13,7 @@ from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.harness.grader_diff import GraderDiff
 from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import ThresholdResult
 from arkdev.runs.reader import RunSummary, TornLine
 from arkdev.runs.records import GraderRecord, GroupRecord, Manifest, TrajectoryRecord
 
@@ -32,6 +33,7 @@ class TestDocument(_Document):
     clients_built: int
     judge_calls: int
     client_cost_s: float
+    thresholds: list[ThresholdResult]
     warnings: list[str]
 
 

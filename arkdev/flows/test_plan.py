@@ -203,9 +203,13 @@ def _concurrency(number: int) -> int:
 
 
 def _check_flags(request: PluginTestRequest) -> None:
-    threshold = request.success_threshold
-    if threshold is not None and not math.isfinite(threshold):
-        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
+    for flag, threshold in (
+        ("--success-threshold", request.success_threshold),
+        ("--min-reward-mean", request.min_reward_mean),
+        ("--min-success-rate", request.min_success_rate),
+    ):
+        if threshold is not None and not math.isfinite(threshold):
+            raise UsageError(f"{flag} is {threshold}; a finite number is expected")
     for name, value in request.sampling.items():
         wanted = range_missed(name, value)
         if wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,7 @@ from arkdev.flows.fingerprints import versions
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
@@ -20,6 +22,11 @@ from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import (
+    ThresholdResult,
+    reward_mean_at_least,
+    success_rate_at_least,
+)
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
@@ -43,6 +50,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    thresholds: tuple[ThresholdResult, ...] = ()
+    """What was asked for, met or missed."""
 
 
 async def run_test(
@@ -91,22 +100,42 @@ async def run_test(
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
         run.finish("finished", summary.to_json())
+    thresholds = compared_thresholds(plan.request, summary)
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary),
+        exit_code=exit_code_of(summary, thresholds=thresholds),
+        thresholds=thresholds,
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
     )
 
 
-def exit_code_of(summary: Summary) -> ExitCode:
-    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through."""
+def compared_thresholds(
+    request: PluginTestRequest, summary: Summary
+) -> tuple[ThresholdResult, ...]:
+    """Compare the numbers of a run with those that were asked for."""
+    asked = (
+        (request.min_reward_mean, reward_mean_at_least),
+        (request.min_success_rate, success_rate_at_least),
+    )
+    return tuple(
+        compare(at_least, summary=summary) for at_least, compare in asked if at_least is not None
+    )
+
+
+def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()) -> ExitCode:
+    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through.
+
+    A missed threshold is 3, whatever else failed: it is what was asked for by name.
+    """
     verdicts = summary.verdicts
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
+    if not all(threshold.is_met for threshold in thresholds):
+        return ExitCode.THRESHOLD_MISSED
     # a grader that gave up after its retries drops the group without failing a rollout
     gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
     if failed or gave_up or summary.num_ungraded or summary.would_fail_job:

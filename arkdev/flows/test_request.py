@@ -35,6 +35,9 @@ class PluginTestRequest:
     seed: int | None = None
     success_threshold: float | None = None
     """The weighted reward from which on a rollout counts as a success in pass@k."""
+    min_reward_mean: float | None = None
+    """Threshold of the mean weighted reward (`harness.thresholds`)."""
+    min_success_rate: float | None = None
     out: Path | None = None
     uses_real_ark_sdk: bool = False
     resume: str | None = None

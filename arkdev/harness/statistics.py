@@ -19,6 +19,7 @@ from arkdev.harness.summary import (
     ExtremeReward,
     GroupSummary,
     PassAtK,
+    SuccessSummary,
     Summary,
     ToolSummary,
     WarningSummary,
@@ -155,6 +156,7 @@ class RunStatistics:
             num_pending=num_successful - num_graded - groups.num_ungraded - groups.num_dropped,
             would_fail_job=num_failures > 0,
             reward=reward,
+            success=groups.success(),
             lowest=groups.lowest,
             highest=groups.highest,
             graders=graders,
@@ -278,6 +280,8 @@ class _Groups:
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self.rewards = RewardDistribution()
+        self._passes = RewardDistribution()
+        """1 for each success, 0 for each other graded rollout."""
         self.verdicts: Counter[Verdict] = Counter()
         self.num_ungraded = 0
         self.num_dropped = 0
@@ -308,12 +312,13 @@ class _Groups:
             self._num_eligible += 1
             if are_equal(graded):
                 self._equal_values[graded[0]] += 1
+        enough = self._success_threshold - _ROUNDING
+        passes = [float(reward >= enough) for reward in graded]
+        self._passes.add_group(passes, num_ungraded=0)
         if len(graded) < max(len(rewards), self._num_generations):
             self._num_incomplete += 1
         else:
-            enough = self._success_threshold - _ROUNDING
-            num_successes = sum(reward >= enough for reward in graded)
-            self._successes[len(graded), num_successes] += 1
+            self._successes[len(graded), int(sum(passes))] += 1
 
     def _note_extremes(self, trajectory_id: str, reward: float) -> None:
         if self.lowest is None or reward < self.lowest.reward:
@@ -330,6 +335,17 @@ class _Groups:
             zero_variance=self._zero_variance(),
             pass_at_k=tuple(self._pass_at_k()),
             num_incomplete=self._num_incomplete,
+        )
+
+    def success(self) -> SuccessSummary | None:
+        passes = self._passes.summary()
+        if passes is None:
+            return None
+        return SuccessSummary(
+            num_graded=passes.num_graded,
+            num_successes=round(passes.mean * passes.num_graded),
+            rate=passes.mean,
+            standard_error=passes.standard_error,
         )
 
     def _zero_variance(self) -> ZeroVariance | None:
