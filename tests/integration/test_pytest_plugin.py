@@ -152,7 +152,7 @@ def test_a_missed_threshold_says_the_number_its_error_and_how_many(
     )
     result = run_pytest(tested.root, site=entry_points(tmp_path))
     assert "2 failed, 1 passed" in result.stdout, result.stdout
-    line = "0.5 (n = 4, standard error 0.289): 0.5 - 1.645 x 0.289 = 0.02518, at least 0.1"
+    line = "0.5 (n = 4, standard error 0.289): 0.5 - 1.645 x 0.289 = 0.02513, at least 0.1"
     assert f"AssertionError: reward mean {line}" in result.stdout
     assert f"AssertionError: success rate {line}" in result.stdout
 

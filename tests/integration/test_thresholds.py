@@ -44,7 +44,7 @@ def test_a_missed_threshold_is_3(arkdev: Command, flags: tuple[str, ...], exit_c
 
 def test_the_numbers_are_said_and_in_the_document(arkdev: Command) -> None:
     told = arkdev("test", "plugin", "--min-reward-mean", "0.4", "--json")
-    line = "reward mean 0.5 (n = 4, standard error 0.289): 0.5 - 1.645 x 0.289 = 0.02518"
+    line = "reward mean 0.5 (n = 4, standard error 0.289): 0.5 - 1.645 x 0.289 = 0.02513"
     assert f"threshold missed: {line}, at least 0.4 was asked for" in told.err
     (threshold,) = told.document["thresholds"]
     assert (threshold["name"], threshold["at_least"], threshold["is_met"]) == (
