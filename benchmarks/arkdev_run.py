@@ -52,7 +52,7 @@ def grade(context, sample, trajectory):
 """
 
 
-class _Silent:
+class Silent:
     """An observer that shows nothing."""
 
     def on_start(self, plan: Any, folder: Path) -> None:
@@ -78,7 +78,7 @@ async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: b
     """(e), (f) run, grade and write down the rollouts of an async or a sync plugin."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        _write_workspace(root, num_samples=num_rollouts)
+        write_workspace(root, num_samples=num_rollouts)
         request = PluginTestRequest(
             start=root,
             rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
@@ -89,12 +89,13 @@ async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: b
             model="bench",
         )
         plan = plan_test(request)
-        outcome = await run_test(plan, _Silent())
+        outcome = await run_test(plan, Silent())
     if outcome.exit_code != 0 or outcome.summary.num_rollouts != num_rollouts:
         raise RuntimeError(f"not every rollout succeeded: {outcome.summary}")
 
 
-def _write_workspace(root: Path, *, num_samples: int) -> None:
+def write_workspace(root: Path, *, num_samples: int) -> None:
+    """A workspace with the plugins above and one line of data for each sample."""
     (root / "plugins").mkdir()
     (root / "plugins" / "bench.py").write_text(PLUGINS, encoding="utf-8")
     line = json.dumps({"messages": PROMPT, "tools": TOOLS}) + "\n"

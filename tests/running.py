@@ -24,8 +24,11 @@ from arkdev.plugin.loading import LoadedPlugin, load_plugin
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.runs.records import GroupRecord
 from arkdev.sessions.background import BackgroundLoop
+from arkdev.sessions.faults.grammar import parse_faults
+from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.gateway import Gateway
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
 from arkdev.types import ChatCompletionSample, PluginContext
 
 LINE = {"messages": [{"role": "user", "content": "how is the weather?"}]}
@@ -237,6 +240,7 @@ async def running(
     *,
     delay_s: float = 0.0,
     retries: RetryPolicy | None = None,
+    inject: str = "",
 ) -> AsyncIterator[Run]:
     endpoint = FakeEndpoint(answers, delay_s=delay_s)
     background = BackgroundLoop()
@@ -248,6 +252,7 @@ async def running(
         gateway_url=gateway.url,
         blocking_loop=background.loop,
         retries=retries or RetryPolicy(first_wait_s=0.001),
+        faults=FaultPlan(parse_faults(inject), seed=0) if inject else None,
     )
     try:
         yield Run(endpoint, gateway, services)

@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
 from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
@@ -78,12 +79,27 @@ class RunDocument(_Document):
     torn: list[TornLine]
 
 
+class SiblingRow(TypedDict):
+    """A sibling's advantage, and what it would be without the trajectory."""
+
+    trajectory_id: str
+    advantage: float
+    without: float
+    shift: float
+    changes_sign: bool
+
+
 class TrajectoryDocument(_Document):
     """``arkdev show RUN TRAJECTORY --json``."""
 
     trajectory: TrajectoryRecord
     index: int
     """Place of the trajectory in its group."""
+    fate: Fate
+    failures: list[Failure]
+    """Of its rollout's attempts in order, then of its gradings."""
+    sibling_shift: list[SiblingRow] | None
+    """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
 

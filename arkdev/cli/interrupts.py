@@ -11,11 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from arkdev.cli.children import descendants, end_descendants
+from arkdev.cli.streams import leave_behind
 from arkdev.errors import ExitCode
+from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.loop import new_event_loop
 
 _T = TypeVar("_T")
 GIVE_UP_AFTER_S = 3.0
+_LEAVE_AFTER_S = 1.0
+"""So long may what plugins left on the loop take to end."""
 
 
 class _Unawaited(ThreadPoolExecutor):
@@ -75,8 +79,29 @@ def run_interruptible(
                 raise KeyboardInterrupt from None
             raise
         finally:
+            _run(loop, loop.create_task(_end_what_is_left(asyncio.all_tasks(loop))))
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+async def _end_what_is_left(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancel what plugins left on the loop; what does not end is left to the end of the process.
+
+    `asyncio.Runner` would wait for it without end.
+    """
+    if tasks:
+        for task in tasks:
+            task.cancel()
+        ended, stubborn = await asyncio.wait(tasks, timeout=_LEAVE_AFTER_S)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not complain about it
+        leave_behind(hidden(task) for task in stubborn)
+    closing = asyncio.ensure_future(asyncio.get_running_loop().shutdown_asyncgens())
+    _, stubborn = await asyncio.wait({closing}, timeout=_LEAVE_AFTER_S)
+    if stubborn:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        leave_behind(hidden(task) for task in others)
 
 
 def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[_T]) -> _T:

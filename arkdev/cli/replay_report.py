@@ -37,7 +37,7 @@ def render_replay(outcome: ReplayOutcome, console: Console, *, name: str) -> Non
     else:
         console.print(_diff_headline(outcome.diff, signs), width=width)
         sections = [_diff(outcome.diff, signs), _moved(outcome.diff, signs)]
-    failures = report_sections.failures(outcome.summary, signs)
+    failures = report_sections.failed_attempts(outcome.summary, signs)
     for section in (*sections, failures):
         if section is not None:
             console.print(titled(section, signs=signs), width=width)

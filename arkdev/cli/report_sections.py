@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from arkdev.cli.report_limits import retries
 from arkdev.cli.terminal import (
     Section,
     Symbols,
@@ -109,7 +110,9 @@ def rollouts(summary: Summary, signs: Symbols) -> Section | None:
     if summary.num_recovered:
         rows.append(("", f"{summary.num_recovered} succeeded after a retry"))
     if summary.num_model_call_retries or summary.num_reruns:
-        rows.append(("repeated", f"  {signs.dot}  ".join(_retries(summary))))
+        rows.append(("repeated", f"  {signs.dot}  ".join(_repeated(summary))))
+    if who := retries(summary):
+        rows.append(("retries", who))
     without = [
         (summary.num_ungraded, "ungraded: a grader failed"),
         (summary.num_dropped, "dropped with their group"),
@@ -121,11 +124,9 @@ def rollouts(summary: Summary, signs: Symbols) -> Section | None:
     return Section("Rollouts", facts(rows))
 
 
-def _retries(summary: Summary) -> Iterator[str]:
-    """Say of each layer what it repeated: one layer alone repeats a model call."""
+def _repeated(summary: Summary) -> Iterator[str]:
     if summary.num_model_call_retries:
-        times = plural(summary.num_model_call_retries, "model call")
-        yield f"{times}, by arkdev alone (clients are told not to)"
+        yield plural(summary.num_model_call_retries, "model call")
     if summary.num_reruns:
         yield plural(summary.num_reruns, "rollout")
 
@@ -285,7 +286,7 @@ def _count_row(name: str, counts: CountSummary, signs: Symbols) -> list[str | Te
     ]
 
 
-def failures(summary: Summary, signs: Symbols) -> Section | None:
+def failed_attempts(summary: Summary, signs: Symbols) -> Section | None:
     """Build the most frequent errors: how often, what, where, for example which."""
     if not summary.errors:
         return None

@@ -165,6 +165,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
+    from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -179,7 +180,10 @@ def recomputed_summary(reader: RunReader) -> Summary:
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
         statistics.add_group(group)
-    return statistics.summary()
+    summary = statistics.summary()
+    events = [event for event in reader.events() if event.get("kind") == "limits"]
+    limits = LimitsReport.from_json(events[-1]) if events else LimitsReport()
+    return dataclasses.replace(summary, limits=None if limits.is_empty else limits)
 
 
 def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
@@ -294,16 +298,24 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
     reward = group.rewards[index] if group and index < len(group.rewards) else None
     if as_json:
         graders = [dataclasses.asdict(grader) for grader in group.graders] if group else []
-        document = {"trajectory": _trajectory_json(trajectory), "index": index}
+        from arkdev.cli.report_failures import trajectory_failures_json
+
+        document = {
+            "trajectory": _trajectory_json(trajectory),
+            "index": index,
+            **trajectory_failures_json(trajectory, group),
+        }
         print_json({**document, "reward": reward, "graders": graders})
         return
     from arkdev.cli.conversation import ConversationPrinter, render_turns
+    from arkdev.cli.report_failures import print_trajectory_failures
 
     out = console()
     _print_heading(out, trajectory, reward=reward, group=group)
     printer = ConversationPrinter(out)
     printer.sample_extra(group.sample_extra if group else None)
     printer.attempts(trajectory.attempts)
+    print_trajectory_failures(out, trajectory, group)
     render_turns(
         out,
         messages=trajectory.messages,

@@ -12,6 +12,7 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import NoReturn, TextIO
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
@@ -76,16 +77,33 @@ def drop_output(descriptor: int) -> None:
         os.close(devnull)
 
 
+def leave_behind(what: Iterable[object]) -> None:
+    """Keep what plugins left and would not end; `end_process` then ends without cleaning up."""
+    _left_behind.extend(what)
+
+
+_left_behind: list[object] = []
+
+
 def end_process(exit_code: int) -> NoReturn:
-    """End the process with `exit_code`; threads that plugins left behind are not waited for."""
-    left_behind = [
+    """End the process with `exit_code`; what plugins left behind is not waited for.
+
+    Python would wait for their threads, and a daemon thread that prints while the interpreter
+    takes itself apart can bring it down.
+    """
+    threads = [
         thread
         for thread in threading.enumerate()
         if not thread.daemon and thread is not threading.main_thread()
     ]
-    if _Results.stream is not None and left_behind:
+    if _Results.stream is not None and (threads or _left_behind or _has_abandoned_calls()):
         for stream in (_Results.stream, sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(exit_code)
     sys.exit(exit_code)
+
+
+def _has_abandoned_calls() -> bool:
+    plugin_threads = sys.modules.get("arkdev.plugin.threads")  # a command without plugins has none
+    return plugin_threads is not None and bool(plugin_threads.abandoned_calls())

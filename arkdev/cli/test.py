@@ -87,6 +87,31 @@ def plugin(
             help="Rollouts at once (default: the job's batch_size, or 32).",
         ),
     ] = None,
+    requests_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--requests-per-minute", metavar="N", min=1, help="Limit of model calls, evenly."
+        ),
+    ] = None,
+    tokens_per_minute: Annotated[
+        int | None,
+        typer.Option(
+            "--tokens-per-minute",
+            metavar="N",
+            min=1,
+            help="Limit of their prompts and answers together.",
+        ),
+    ] = None,
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option("--max-in-flight", metavar="N", min=1, help="Model calls under way at most."),
+    ] = None,
+    adaptive: Annotated[
+        bool,
+        typer.Option(
+            "--adaptive", help="Find out how many model calls the endpoint takes at once."
+        ),
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -126,6 +151,14 @@ def plugin(
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
+    ] = None,
+    inject: Annotated[
+        str | None,
+        typer.Option(
+            "--inject",
+            metavar="KIND=RATE%,...",
+            help="Make calls fail, e.g. timeout=5%,429=10%,slow=5%:10s.",
+        ),
     ] = None,
     success_threshold: Annotated[
         float | None,
@@ -188,6 +221,10 @@ def plugin(
         limit=limit,
         num_generations=n_sample,
         concurrency=concurrency,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_in_flight=max_in_flight,
+        adaptive=adaptive,
         endpoint=endpoint,
         model=model,
         api_key_env=api_key_env,
@@ -195,6 +232,7 @@ def plugin(
         script=script,
         sampling={name: value for name, value in sampling.items() if value is not None},
         seed=seed,
+        inject=inject,
         success_threshold=success_threshold,
         min_reward_mean=min_reward_mean,
         min_success_rate=min_success_rate,
@@ -266,7 +304,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
         "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
-        "warnings": [*plan.notes, *map(str, plan.warnings)],
+        "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
     }
     if plan.line is not None:
         reader = RunReader(outcome.folder)

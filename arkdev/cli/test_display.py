@@ -152,7 +152,7 @@ class Display:
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
-        self._say_judge(outcome)
+        self._say_notes(outcome)
         self._say_thresholds(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
@@ -162,7 +162,9 @@ class Display:
                 soft_wrap=True,
             )
 
-    def _say_judge(self, outcome: PluginTestOutcome) -> None:
+    def _say_notes(self, outcome: PluginTestOutcome) -> None:
+        for note in outcome.notes:
+            self._say(f"note: {note}")
         if outcome.judge_calls:
             calls = "model call" if outcome.judge_calls == 1 else "model calls"
             self._say(
@@ -296,7 +298,7 @@ class ConversationDisplay(Display):
             text = describe_warning(warning.code)
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
-        self._say_judge(outcome)
+        self._say_notes(outcome)
         self._say_thresholds(outcome)
         self._say(f"recorded in {outcome.folder}")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from arkdev.endpoints.call_clock import CallClock
+
 
 @dataclass(frozen=True)
 class ModelRequest:
@@ -15,11 +17,13 @@ class ModelRequest:
     names (``max_new_tokens``, ``temperature``, ``top_p``, ``top_k``, ``thinking``, ``stop``,
     ``repetition_penalty``), and the endpoint writes them under its own wire names
     (`endpoints.parameters`). `seed` is an integer that fixes a scripted answer.
+    `clock` is stopped while the request waits for a limit of ours.
     """
 
     body: dict[str, Any]
     sampling: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    clock: CallClock = field(default_factory=CallClock, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

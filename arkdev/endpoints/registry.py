@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,14 @@ from urllib.parse import urlsplit
 from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.keys import parse_key_variable, read_api_key, user_config_folder
 from arkdev.endpoints.parameters import Family
-from arkdev.endpoints.spec import EndpointSpec, parse_api, parse_base_url, parse_family
+from arkdev.endpoints.spec import (
+    EndpointLimits,
+    EndpointSpec,
+    parse_api,
+    parse_base_url,
+    parse_family,
+    parse_limit,
+)
 from arkdev.errors import ConfigurationError, UsageError
 from arkdev.plugin.redirect import ARK_BASE_URL, is_public_ark
 
@@ -41,7 +49,8 @@ ARK = EndpointSpec(
 )
 _BUILT_IN = {SCRIPTED.name: SCRIPTED, ARK.name: ARK}
 
-_FIELDS = ("base_url", "model", "api_key_env", "family", "has_token_evidence", "api")
+_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_in_flight")
+_FIELDS = ("base_url", "model", "api_key_env", "family", "has_token_evidence", "api", *_LIMITS)
 _WORKSPACE_FILE = "arkworkspace.toml"
 
 
@@ -78,16 +87,7 @@ def resolve_endpoint(
         raise UsageError(
             f"the endpoint {spec.name!r} needs no key", hint="Leave out --api-key-env."
         )
-    return EndpointSpec(
-        name=spec.name,
-        base_url=spec.base_url,
-        model=model or spec.model,
-        api_key_env=api_key_env or spec.api_key_env,
-        family=spec.family,
-        source=spec.source,
-        has_token_evidence=spec.has_token_evidence,
-        api=spec.api,
-    )
+    return replace(spec, model=model or spec.model, api_key_env=api_key_env or spec.api_key_env)
 
 
 def list_endpoints(
@@ -204,6 +204,7 @@ def _named(name: str, definition: object, *, source: str) -> EndpointSpec:
         source=source,
         has_token_evidence=fields.get("has_token_evidence", False),
         api=api,
+        limits=EndpointLimits(**{key: fields[key] for key in _LIMITS if key in fields}),
     )
 
 
@@ -226,6 +227,9 @@ def _checked_fields(definition: object, *, where: str) -> dict[str, Any]:
                 where=where,
                 hint=_did_you_mean(key, known=list(_FIELDS)),
             )
+        if key in _LIMITS:
+            parse_limit(key, value, where=where)
+            continue
         wanted = bool if key == "has_token_evidence" else str
         if not isinstance(value, wanted):
             kind = "true or false" if wanted is bool else "a string"

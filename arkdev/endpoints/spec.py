@@ -17,6 +17,17 @@ _CHAT_PATH = "/chat/completions"
 
 
 @dataclass(frozen=True)
+class EndpointLimits:
+    """What calls of an endpoint are held to; None: no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    """Of prompts and answers together."""
+    max_in_flight: int | None = None
+    """Calls under way at once."""
+
+
+@dataclass(frozen=True)
 class EndpointSpec:
     """One endpoint, resolved but not opened. It holds no key, only the name of its variable."""
 
@@ -34,6 +45,8 @@ class EndpointSpec:
     """The configuration says that its answers carry token ids and logprobs."""
 
     api: Api = "chat"
+
+    limits: EndpointLimits = EndpointLimits()
 
 
 def parse_base_url(url: str, *, where: str) -> str:
@@ -73,6 +86,17 @@ def _split(url: str, *, where: str) -> SplitResult:
             hint="Give it as http://HOST:PORT/v1 or https://HOST/v1.",
         )
     return parts
+
+
+def parse_limit(key: str, value: object, *, where: str) -> int:
+    """Return a limit when it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigurationError(
+            f"{key} is {value!r}; a whole number of at least 1 is expected",
+            where=where,
+            hint="Leave it out where there is no limit.",
+        )
+    return value
 
 
 def parse_family(family: object, *, where: str) -> Family:

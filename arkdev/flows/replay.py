@@ -23,8 +23,10 @@ from arkdev.harness.regrading import recorded_rollouts, recorded_sample, was_kep
 from arkdev.harness.reward_changes import ChangesOfRun, RunChanges
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
+from arkdev.harness.tool_limits import ToolRule
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.recorded import RecordedGroup
 from arkdev.runs.records import GraderRecord, GroupRecord, Verdict
@@ -89,6 +91,9 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         judge = await stack.enter_async_context(judge_environment(plan.endpoint, loop))
+        tools = plan.workspace.tools
+        rules = (ToolRule(tools, loop=loop),) if tools else ()
+        stack.enter_context(traffic_through(rules, own_urls=[]))
         stack.enter_context(rare_garbage_collection())
         regrading = _Regrading(plan, run, observer)
         try:

@@ -1,7 +1,7 @@
 """Going on with a run that was cut short: which one, with which flags, and whether it may.
 
 A resumed run must give what it would have given uninterrupted, so plugin code, data, the job file
-and every setting must be what they were. Only the number of rollouts at once may differ.
+and every setting must be what they were. Only how much goes on at once, and how fast, may differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from arkdev.runs.records import Manifest
 from arkdev.runs.resume import check_resumable, finished_groups
 
 KIND = "test"
-_MAY_CHANGE = ("concurrency", "flags")
+_MAY_CHANGE = ("concurrency", "limits", "flags")
 _MISSING = object()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from arkdev.endpoints.limits import within_limits
 from arkdev.endpoints.registry import open_endpoint, resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError, UsageError
@@ -157,7 +158,12 @@ def _scripted(spec: EndpointSpec, loop: BackgroundLoop, _say: _Say) -> Iterator[
 @contextmanager
 def _remote(spec: EndpointSpec, loop: BackgroundLoop, say: _Say) -> Iterator[tuple[str, str]]:
     """Put a gateway in front of an endpoint: it knows the key and the model, and translates."""
-    endpoint = open_endpoint(spec, max_in_flight=_MAX_IN_FLIGHT, timeout_s=_MODEL_CALL_TIMEOUT_S)
+    most = spec.limits.max_in_flight or _MAX_IN_FLIGHT
+    endpoint = within_limits(
+        open_endpoint(spec, max_in_flight=most, timeout_s=_MODEL_CALL_TIMEOUT_S),
+        spec.limits,
+        loop=loop.loop,
+    )
     gateway = import_module("arkdev.sessions.gateway").Gateway()
     try:
         _on(loop, endpoint.check_reachable())

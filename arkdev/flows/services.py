@@ -11,12 +11,14 @@ from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint
 from arkdev.endpoints.registry import open_endpoint
+from arkdev.flows.limits import LimitsInForce, limits_in_force
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.harness.rollouts import SessionDoor
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import RetryPolicy, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import SessionServices
 
 _MODEL_CALL_TIMEOUT_S = 600.0
 """As the platform's own client waits for an answer."""
@@ -29,6 +31,7 @@ class Services:
     sessions: SessionServices
     door: SessionDoor
     endpoint: RefusalWatch
+    limits: LimitsInForce
 
 
 @asynccontextmanager
@@ -36,18 +39,23 @@ async def running_services(
     plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
 ) -> AsyncIterator[Services]:
     """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
-    endpoint = RefusalWatch(
-        open_endpoint(
-            plan.endpoint,
-            max_in_flight=plan.concurrency,
-            timeout_s=_MODEL_CALL_TIMEOUT_S,
-            skill=plan.request.skill,
-            script=plan.request.script,
-        ),
-        sends_per_call=retries.max_retries + 1,
+    opened = open_endpoint(
+        plan.endpoint,
+        max_in_flight=plan.max_in_flight,
+        timeout_s=_MODEL_CALL_TIMEOUT_S,
+        skill=plan.request.skill,
+        script=plan.request.script,
     )
     background = BackgroundLoop()
     background.start()
+    limits = limits_in_force(
+        opened,
+        plan.endpoint,
+        plan.workspace,
+        background=background,
+        adaptive_up_to=plan.max_in_flight if plan.request.adaptive else None,
+    )
+    endpoint = RefusalWatch(limits.endpoint, sends_per_call=retries.max_retries + 1)
     gateway = import_module("arkdev.sessions.gateway").Gateway()
     try:
         await endpoint.check_reachable()
@@ -58,8 +66,9 @@ async def running_services(
             blocking_loop=background.loop,
             retries=retries,
             on_turn=observer.on_turn,
+            faults=plan.faults,
         )
-        yield Services(sessions=sessions, door=gateway, endpoint=endpoint)
+        yield Services(sessions=sessions, door=gateway, endpoint=endpoint, limits=limits)
     finally:
         await asyncio.shield(_closed(gateway, background, endpoint))
 

@@ -14,6 +14,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import DataError, JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
+from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_request import PluginTestRequest, shown
@@ -35,6 +36,8 @@ from arkdev.plugin import ark_sdk
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.writer import recorded_settings
+from arkdev.sessions.faults.grammar import described, parse_faults
+from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
@@ -62,6 +65,8 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    faults: FaultPlan | None = None
+    """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
@@ -71,6 +76,11 @@ class PluginTestPlan:
     def num_rollouts(self) -> int:
         """Rollouts that will run when no group is dropped."""
         return self.num_samples * self.num_generations
+
+    @property
+    def max_in_flight(self) -> int:
+        """Model calls that may be under way at once."""
+        return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
     def success_threshold(self) -> float:
@@ -113,6 +123,9 @@ class PluginTestPlan:
             "num_samples": self.num_samples,
             "num_generations": self.num_generations,
             "concurrency": self.concurrency,
+            "limits": recorded_limits(
+                self.endpoint, self.workspace, is_adaptive=self.request.adaptive
+            ),
             "endpoint": {
                 "name": self.endpoint.name,
                 "base_url": self.endpoint.base_url,
@@ -123,6 +136,7 @@ class PluginTestPlan:
             "sampling": dict(self.request.sampling),
             "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
+            "inject": self.request.inject,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
         }
@@ -158,6 +172,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     _check_flags(request)
+    faults = _faults(request)
     notes = serve_ark_sdk(is_real=request.uses_real_ark_sdk)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -174,22 +189,24 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     files = _files(request, job)
     line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
     batch_size = job.batch_size if job else None
+    concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
         request=request,
         workspace=workspace,
         job=job,
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
-        endpoint=endpoint,
+        endpoint=with_limits(endpoint, request, concurrency=concurrency),
         files=files,
         line=line,
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
-        concurrency=_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY),
+        concurrency=concurrency,
         context=context_of(job),
         envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        faults=faults,
         warnings=tuple(warnings),
-        notes=(*notes, *(job.warnings if job else ())),
+        notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
 
@@ -214,6 +231,16 @@ def _check_flags(request: PluginTestRequest) -> None:
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
+
+
+def _faults(request: PluginTestRequest) -> FaultPlan | None:
+    if request.inject is None:
+        return None
+    return FaultPlan(parse_faults(request.inject), seed=request.seed or 0)
+
+
+def _notes_on(faults: FaultPlan | None) -> tuple[str, ...]:
+    return (f"faults are injected: {described(faults.faults)}",) if faults else ()
 
 
 def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.fingerprints import versions
+from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
@@ -29,13 +30,16 @@ from arkdev.harness.thresholds import (
 )
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import FunctionHost, InProcessHost
+from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
-from arkdev.sessions.session import RetryPolicy, Session
+from arkdev.sessions.faults.answers import INJECTED
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import Session
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class PluginTestOutcome:
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
     thresholds: tuple[ThresholdResult, ...] = ()
     """What was asked for, met or missed."""
+    notes: tuple[str, ...] = ()
+    """What the test did not do although it was asked to."""
 
 
 async def run_test(
@@ -82,8 +88,15 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
+        rules = (
+            *services.limits.rules,
+            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        )
+        own_urls = [services.sessions.gateway_url]
+        stack.enter_context(traffic_through(rules, own_urls=own_urls))
         stack.enter_context(rare_garbage_collection())
-        engine = _engine(plan, services, recorder)
+        host = InProcessHost()
+        engine = _engine(plan, services, recorder, host=host)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
@@ -95,12 +108,17 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        summary = masked_value(statistics.summary(), secrets=plan.secrets)
+        limits = await services.limits.report(host)
+        summary = masked_value(
+            replace(statistics.summary(), limits=None if limits.is_empty else limits),
+            secrets=plan.secrets,
+        )
+        run.event("limits", **limits.to_json())
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
         run.finish("finished", summary.to_json())
-    thresholds = compared_thresholds(plan.request, summary)
+    thresholds = _compared(plan.request, summary)
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
@@ -109,12 +127,11 @@ async def run_test(
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
+        notes=notes_on_effect(plan),
     )
 
 
-def compared_thresholds(
-    request: PluginTestRequest, summary: Summary
-) -> tuple[ThresholdResult, ...]:
+def _compared(request: PluginTestRequest, summary: Summary) -> tuple[ThresholdResult, ...]:
     """Compare the numbers of a run with those that were asked for."""
     asked = (
         (request.min_reward_mean, reward_mean_at_least),
@@ -146,11 +163,16 @@ def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()
 def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
-    return bool(errors) and all(any(w in error.message for w in words) for error in errors)
+    return bool(errors) and all(
+        any(word in error.message for word in words) and INJECTED not in error.message
+        for error in errors
+    )
 
 
-def _engine(plan: PluginTestPlan, services: Services, recorder: Recorder) -> Engine:
-    host = InProcessHost()
+def _engine(
+    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+) -> Engine:
+    host = with_faults(host, plan)
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

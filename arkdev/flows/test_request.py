@@ -26,6 +26,11 @@ class PluginTestRequest:
     limit: int | None = None
     num_generations: int | None = None
     concurrency: int | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    max_in_flight: int | None = None
+    """These three over what the endpoint's definition says."""
+    adaptive: bool = False
     endpoint: str | None = None
     model: str | None = None
     api_key_env: str | None = None
@@ -33,6 +38,8 @@ class PluginTestRequest:
     script: Path | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    inject: str | None = None
+    """Faults to inject, as `arkdev.sessions.faults.grammar` reads them."""
     success_threshold: float | None = None
     """The weighted reward from which on a rollout counts as a success in pass@k."""
     min_reward_mean: float | None = None

@@ -40,6 +40,7 @@ class Outcome(Generic[_T]):
     traceback: str | None = None
     num_turns: int = 0
     num_model_call_retries: int = 0
+    limit_wait_s: float = 0.0
     faults: tuple[FaultRecord, ...] = ()
 
 
@@ -60,6 +61,7 @@ async def run_attempts(
                 duration_s=time.perf_counter() - started,
                 num_turns=outcome.num_turns,
                 num_model_call_retries=outcome.num_model_call_retries,
+                limit_wait_s=outcome.limit_wait_s,
                 error=outcome.error,
                 where=outcome.where,
                 traceback=outcome.traceback,

@@ -28,7 +28,14 @@ from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
-from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
+from arkdev.runs.records import (
+    FailedGrading,
+    FaultRecord,
+    FaultSide,
+    GraderRecord,
+    GroupRecord,
+    Verdict,
+)
 from arkdev.types import GroupGraderResult, PluginContext
 
 _T = TypeVar("_T")
@@ -43,11 +50,14 @@ class Grader:
     weight: float = 1.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
     name: str
+    number: int
+    trajectory_id: str | None
+    """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
 
@@ -58,9 +68,16 @@ class _GradedAttempt:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong while grading."""
-        started_s = time.perf_counter() - self.started
         self.faults.append(
-            FaultRecord(FaultSide(side), kind, target, started_s, is_injected, detail=detail)
+            FaultRecord(
+                FaultSide(side),
+                kind,
+                target,
+                started_s=time.perf_counter() - self.started,
+                is_injected=is_injected,
+                detail=detail,
+                trajectory_id=self.trajectory_id,
+            )
         )
 
 
@@ -156,8 +173,8 @@ class GroupGrading:
 
         faults: list[FaultRecord] = []
 
-        async def attempt(_number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts)
+        async def attempt(number: int) -> Outcome[GroupGraderResult]:
+            outcome = await self._attempt(grader, sample, rollouts, number=number + 1)
             faults.extend(outcome.faults)
             return outcome
 
@@ -181,16 +198,31 @@ class GroupGrading:
             where=outcome.where,
             traceback=outcome.traceback,
             faults=tuple(faults),
+            failed_attempts=tuple(
+                FailedGrading(
+                    failed.verdict,
+                    error=failed.error,
+                    where=failed.where,
+                    trajectory_id=_only_trajectory(grader, rollouts),
+                )
+                for failed in attempts
+                if failed.verdict is not Verdict.SUCCESS
+            ),
             seq_advantages=None if seq_advantages is None else tuple(seq_advantages),
             tok_advantages=None if tok_advantages is None else tuple(map(tuple, tok_advantages)),
         )
 
     async def _attempt(
-        self, grader: Grader, sample: SampleToRun, rollouts: Sequence[FinishedRollout]
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        number: int,
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}")
+        graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
@@ -248,6 +280,12 @@ async def _at_once(
     return tuple(task.result() for task in running)
 
 
+def _only_trajectory(grader: Grader, rollouts: Sequence[FinishedRollout]) -> str | None:
+    """Return the id of what a single grader grades in one call; None for a group grader."""
+    is_single = grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER
+    return rollouts[0].record.trajectory_id if is_single else None
+
+
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:
     counts = [len(r.evidence.token_ids) for r in rollouts if r.evidence is not None]
     return counts if len(counts) == len(rollouts) else None
@@ -278,6 +316,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
         faults=tuple(fault for call in calls for fault in call.faults),
+        failed_attempts=tuple(failed for call in calls for failed in call.failed_attempts),
     )
 
 

@@ -146,6 +146,7 @@ class RolloutRunner:
                         outcome_of_exception(error),
                         num_turns=outcome.num_turns,
                         num_model_call_retries=outcome.num_model_call_retries,
+                        limit_wait_s=outcome.limit_wait_s,
                         faults=handled(session.faults, verdict=Verdict.FAILURE),
                     )
             if self._on_attempt is not None:
@@ -201,6 +202,7 @@ class RolloutRunner:
             outcome,
             num_turns=session.num_turns,
             num_model_call_retries=session.num_retries,
+            limit_wait_s=session.limit_wait_s,
             faults=handled(session.faults, verdict=outcome.verdict),
         )
 

@@ -12,6 +12,7 @@ from arkdev.harness.distributions import (
     LatencyDistribution,
     RewardDistribution,
 )
+from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.summary import (
@@ -69,6 +70,7 @@ class RunStatistics:
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
         self._errors = ErrorCounts()
+        self._failures = FailureCounts()
         self._unsuccessful: set[str] = set()
         self._with_own = Examples()
         """Graded groups whose graders gave advantages."""
@@ -79,6 +81,7 @@ class RunStatistics:
         if record.verdict is not Verdict.SUCCESS:
             self._unsuccessful.add(record.trajectory_id)
         self._rollouts.add(record)
+        self._failures.add_trajectory(record)
         self._warn(record.warnings, record.trajectory_id)
         attempts = record.attempts if record.is_first_of_call else ()
         for number, attempt in enumerate(attempts, start=1):
@@ -94,6 +97,7 @@ class RunStatistics:
     def add_group(self, record: GroupRecord) -> None:
         """Count one group, graded or dropped."""
         self._groups.add(record, unsuccessful=self._unsuccessful)
+        self._failures.add_group(record)
         self._rollouts.forget_shared_turns(record.sample_index)
         first = record.trajectory_ids[0] if record.trajectory_ids else str(record.sample_index)
         self._warn(record.warnings, first)
@@ -173,8 +177,10 @@ class RunStatistics:
             num_shared_turns=rollouts.num_shared_turns,
             num_model_call_retries=rollouts.num_call_retries,
             num_reruns=rollouts.num_reruns,
+            limit_wait_s=rollouts.limit_wait_s,
             warnings=tuple(sorted(warnings, key=lambda warning: -warning.count)),
             errors=self._errors.summary(),
+            failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
         )
 
@@ -209,6 +215,7 @@ class _Rollouts:
         self.num_shared_turns = 0
         self.num_call_retries = 0
         self.num_reruns = 0
+        self.limit_wait_s = 0.0
         self._response_ids: dict[int, set[str]] = {}
         """By sample, whose group is not done: the responses that are counted already."""
 
@@ -221,6 +228,7 @@ class _Rollouts:
             self.latency.add(record.duration_s)
             self.num_reruns += len(record.attempts) - 1
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
+            self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
             self._add_turn(turn, record.sample_index)
         if is_success:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
+from arkdev.harness.limits_report import LimitsReport
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,82 @@ class ExtremeReward:
 
 
 @dataclass(frozen=True)
+class ShiftSummary:
+    """How far trajectories moved the advantages of their siblings against being dropped."""
+
+    num_trajectories: int
+    num_siblings: int
+    largest: float
+    """Absolute, as is `mean`, which is over all siblings."""
+    mean: float
+    num_sign_changes: int
+    """Siblings that are pushed the other way because of it."""
+    largest_of: str
+    """The trajectory that moved a sibling by `largest`."""
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Failures of one kind that were handled alike. Each of the three dicts counts all of them."""
+
+    side: str
+    """``model``, ``tool``, ``rollout``, ``grader``"""
+    kind: str
+    """Of a fault its kind; of a failed attempt ``exception``, ``timeout``, ``bad_result`` or the
+    status that the plugin returned."""
+    plugin: str
+    """Whose call it fell on: ``rollout`` or ``grader``."""
+    is_injected: bool
+    handling: str
+    """`failures.Handling`"""
+    count: int
+    attempts: dict[str, int]
+    """How many failures fell on rollouts (or gradings) of 1, 2, 3, ... attempts."""
+    verdicts: dict[str, int]
+    """How these ended."""
+    fates: dict[str, int]
+    """What became of their trajectories: `failures.Fate`."""
+    shift: ShiftSummary | None
+    """None when no single trajectory of theirs is in a group with built-in advantages."""
+    examples: tuple[str, ...]
+    """Trajectory ids; of what concerns a whole group its first one."""
+
+
+@dataclass(frozen=True)
+class SuspectReward:
+    """A trajectory whose reward may stand for a failure."""
+
+    trajectory_id: str
+    reward: float
+    """What the grader concerned gave, or the weighted sum."""
+    cause: str
+    """What went wrong: ``tool 503``."""
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Errors that look swallowed; `swallowed_errors.QUESTIONS` has a text for each code."""
+
+    code: str
+    count: int
+    """Trajectories."""
+    examples: tuple[SuspectReward, ...]
+
+
+@dataclass(frozen=True)
+class FailureSummary:
+    """What went wrong in a run and what became of it (docs/failures.md)."""
+
+    num_faults: int
+    num_injected: int
+    num_failed_attempts: int
+    faults: tuple[FailureRow, ...]
+    """The most frequent first, as below."""
+    failed_attempts: tuple[FailureRow, ...]
+    suspicions: tuple[Suspicion, ...]
+
+
+@dataclass(frozen=True)
 class Summary:
     """See the module. Latencies in seconds; counts per rollout are over successful rollouts."""
 
@@ -184,11 +261,17 @@ class Summary:
     """How often arkdev sent a call again, in all attempts."""
     num_reruns: int
     """How often the plugin was called again after a failed attempt."""
+    limit_wait_s: float
+    """What model calls waited for the endpoint's limits, added up; no part of their latency."""
     warnings: tuple[WarningSummary, ...]
     errors: tuple[ErrorSummary, ...]
     """The most frequent first."""
+    failures: FailureSummary | None
+    """None when nothing went wrong."""
     first_failure: str | None
     """Id of the first rollout that did not succeed."""
+    limits: LimitsReport | None = None
+    """What the limits of the run did; None when there is nothing to tell."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""

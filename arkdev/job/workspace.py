@@ -13,13 +13,14 @@ from arkdev.errors import WorkspaceError
 from arkdev.job.paths import shown_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.spelling import unknown_name
+from arkdev.job.tools import TOOL_LIMITS, ToolLimits, host_problem
 
 WORKSPACE_FILE = "arkworkspace.toml"
 JOB_FILES = ("job.yaml", "job.yml", "job.py")
 """Names of job files, the preferred one first."""
 PLUGIN_FOLDER = "plugins"
 
-_TABLES = ("plugin", "endpoints")
+_TABLES = ("plugin", "endpoints", "tools")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Workspace:
     """Patterns of the files that belong to the plugins' package; empty when not given."""
     endpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The ``[endpoints.NAME]`` tables as they are."""
+    tools: Mapping[str, ToolLimits] = field(default_factory=dict)
+    """The ``[tools."HOST"]`` and ``[tools."HOST:PORT"]`` tables, hosts in lower case."""
 
 
 def find_workspace(start: Path) -> Workspace:
@@ -102,9 +105,31 @@ class _Tables:
             include = []
         endpoints = self._table(values, "endpoints")
         tables = {name: self._table(endpoints, name) for name in endpoints}
+        tools = self._table(values, "tools")
+        limits = {host.lower(): self._tool(host, self._table(tools, host)) for host in tools}
         if self._problems:
             raise make_error(WorkspaceError, self._problems)
-        return Workspace(root=root, is_bare=False, package_include=tuple(include), endpoints=tables)
+        return Workspace(
+            root=root,
+            is_bare=False,
+            package_include=tuple(include),
+            endpoints=tables,
+            tools=limits,
+        )
+
+    def _tool(self, host: str, table: Mapping[str, Any]) -> ToolLimits:
+        where = f'tools."{host}"'
+        if problem := host_problem(host):
+            self._problem(host, f"[{where}]: {problem}")
+        self._check_names(table, table=where, known=TOOL_LIMITS)
+        limits = {name: value for name, value in table.items() if name in TOOL_LIMITS}
+        for name, value in limits.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                message = f"{where}.{name}: a whole number of at least 1 is expected, not {value!r}"
+                self._problem(name, message, table=host)
+        if not table:
+            self._problem(host, f"[{where}] sets no limit; it may have {' and '.join(TOOL_LIMITS)}")
+        return ToolLimits(**limits)
 
     def _table(self, values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         value = values.get(name, {})
@@ -121,8 +146,13 @@ class _Tables:
                 kind = f"key in [{table}]" if table else "table"
                 self._problem(name, unknown_name(kind, name, known=known))
 
-    def _problem(self, name: str, message: str) -> None:
+    def _problem(self, name: str, message: str, *, table: str = "") -> None:
+        """Note a problem at the line of the key or table `name`, of that in `table` when given."""
+        first = self._line_of(table, after=0) if table else 0
+        self._problems.append(Problem(f"{self._shown}:{self._line_of(name, after=first)}", message))
+
+    def _line_of(self, name: str, *, after: int) -> int:
         key = rf"[\"']?{re.escape(name)}[\"']?"
         pattern = re.compile(rf"\s*(\[+\s*([^\]]*\.)?\s*{key}\s*[\].]|([^=]*\.)?{key}\s*[.=])")
-        found = (number for number, line in enumerate(self._lines, 1) if pattern.match(line))
-        self._problems.append(Problem(f"{self._shown}:{next(found, 1)}", message))
+        lines = enumerate(self._lines[after:], after + 1)
+        return next((number for number, line in lines if pattern.match(line)), max(after, 1))

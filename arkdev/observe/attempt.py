@@ -14,6 +14,11 @@ class Attempt(Protocol):
         """The trajectory's id, with the grader's name when it is being graded."""
         ...
 
+    @property
+    def number(self) -> int:
+        """1 is the first attempt, of the rollout or of the grading."""
+        ...
+
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report."""
         ...

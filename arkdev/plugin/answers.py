@@ -106,5 +106,8 @@ def _connection_error(
     exception: Any, error: EndpointUnreachableError, request: Any, keywords: dict[str, Any]
 ) -> Exception:
     if error.is_timeout:
-        return exception(request=request, **keywords)  # type: ignore[no-any-return]
+        raised = exception(request=request, **keywords)
+        raised.args = (error.message,)  # its own text is always the same
+        raised.message = error.message
+        return raised  # type: ignore[no-any-return]
     return exception(message=error.message, request=request, **keywords)  # type: ignore[no-any-return]

@@ -10,6 +10,7 @@ from arkdev.errors import PluginError, PluginTimeoutError
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
 from arkdev.plugin.source import place_of_exception, text_of_exception
+from arkdev.plugin.threads import abandoned_calls
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,14 @@ class InProcessHost:
 
     def __init__(self) -> None:
         self._left_behind: set[asyncio.Task[Any]] = set()
+        self._abandoned_before = abandoned_calls()
+        self.num_timed_out = 0
+        """Calls that took longer than their `Runtime.timeout`."""
+
+    @property
+    def num_left_running(self) -> int:
+        """Calls that were left behind and have not ended: tasks that will not, and threads."""
+        return len(self._left_behind) + len(abandoned_calls() - self._abandoned_before)
 
     async def invoke(self, loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
         """Call the plugin once, for at most its timeout.
@@ -64,6 +73,7 @@ class InProcessHost:
             raise
         if not done:
             self._leave_behind(call)
+            self.num_timed_out += 1
             raise PluginTimeoutError(
                 f"{plugin.name} took longer than {timeout_s:g} s",
                 where=plugin.place,

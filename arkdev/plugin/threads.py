@@ -22,6 +22,22 @@ _Job = Callable[[], Callable[[], None]]
 _idle: deque[SimpleQueue[_Job]] = deque()
 
 
+class _Call:
+    """One call of a plugin in a thread."""
+
+    is_done = False
+
+
+_abandoned: set[_Call] = set()
+_abandoned_lock = threading.Lock()
+
+
+def abandoned_calls() -> frozenset[object]:
+    """Return the calls that still run in their threads although nobody waits for them any more."""
+    with _abandoned_lock:
+        return frozenset(_abandoned)
+
+
 def _work(inbox: SimpleQueue[_Job]) -> None:
     while True:
         deliver = inbox.get()()
@@ -87,6 +103,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any
     results = _results.get(loop) or _results.setdefault(loop, _Results(loop))
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
+    call = _Call()
 
     def job() -> Callable[[], None]:
         value: Any = None
@@ -97,7 +114,16 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any
             error = RuntimeError(f"the plugin raised {stop!r}")
         except BaseException as raised:  # noqa: BLE001 (handed to the awaiting task)
             error = raised
+        with _abandoned_lock:
+            call.is_done = True
+            _abandoned.discard(call)
         return functools.partial(results.deliver, future, value, error)
 
     _start(job)
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        with _abandoned_lock:
+            if not call.is_done:
+                _abandoned.add(call)
+        raise

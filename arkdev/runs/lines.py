@@ -19,6 +19,7 @@ from typing import Any
 from arkdev.runs.masking import masked_text
 from arkdev.runs.records import (
     Attempt,
+    FailedGrading,
     FaultRecord,
     GraderRecord,
     GroupRecord,
@@ -31,6 +32,7 @@ from arkdev.runs.records import (
 
 RECORD_TYPES = (
     Attempt,
+    FailedGrading,
     FaultRecord,
     GraderRecord,
     GroupRecord,

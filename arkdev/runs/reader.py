@@ -18,6 +18,7 @@ from arkdev.errors import RunError
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     Attempt,
+    FailedGrading,
     FaultRecord,
     FaultSide,
     GraderRecord,
@@ -152,6 +153,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (GroupRecord, "graders"): GraderRecord,
     (Attempt, "faults"): FaultRecord,
     (GraderRecord, "faults"): FaultRecord,
+    (GraderRecord, "failed_attempts"): FailedGrading,
 }
 
 

@@ -61,8 +61,8 @@ class FaultRecord:
 
     side: FaultSide
     kind: str
-    """``timeout``, ``429``, ``500`` (any status of 400 and more), ``unreachable``, ``garbage``,
-    ``cut_json``, ``empty``, ``slow``, ``raise``."""
+    """``timeout``, ``429``, ``500`` (any status of 400 and more; ``200`` is an error inside a
+    success answer), ``unreachable``, ``garbage``, ``cut_json``, ``empty``, ``slow``, ``raise``."""
     target: str
     """What was called: ``call 2`` (the attempt's model calls count from 1), a tool's host, a
     grader's name."""
@@ -72,6 +72,8 @@ class FaultRecord:
     handled_by: HandledBy = HandledBy.NOBODY
     detail: str = ""
     """The error's text, or the injected delay."""
+    trajectory_id: str | None = None
+    """Which trajectory a single grader was grading; None elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Attempt:
     traceback: str | None = None
     num_model_call_retries: int = 0
     """How often model calls were sent again, those included that failed in the end."""
+    limit_wait_s: float = 0.0
+    """What its model calls, added up, waited for the endpoint's limits."""
     faults: tuple[FaultRecord, ...] = ()
     """In the order in which they happened."""
 
@@ -107,6 +111,8 @@ class TurnRecord:
     """From this answer to the next request, when it called tools and a next request came."""
     num_retries: int = 0
     """How often the session sent the call again."""
+    waited_s: float = 0.0
+    """For the endpoint's limits, before it was sent; not in `duration_s`."""
     via: str = "wrapped"
     """"wrapped" client or "raw" through the gateway."""
     response_id: str | None = None
@@ -170,6 +176,17 @@ class TokenRecord:
 
 
 @dataclass(frozen=True)
+class FailedGrading:
+    """An attempt of a grader that did not end well."""
+
+    verdict: Verdict
+    error: str | None = None
+    where: str | None = None
+    trajectory_id: str | None = None
+    """Which trajectory a single grader was grading; None: all of the group."""
+
+
+@dataclass(frozen=True)
 class GraderRecord:
     """What one grader said of a group. A reward is a finite number or None (ungraded), never 0
     in place of an error."""
@@ -187,6 +204,8 @@ class GraderRecord:
     traceback: str | None = None
     faults: tuple[FaultRecord, ...] = ()
     """Of all its attempts, those included that a later attempt made good."""
+    failed_attempts: tuple[FailedGrading, ...] = ()
+    """Of all its calls, those included that a later attempt made good."""
     seq_advantages: tuple[float | None, ...] | None = None
     """Advantages of its own instead of the built-in ones, in the order of `rewards`."""
     tok_advantages: tuple[tuple[float, ...] | None, ...] | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import secrets
 import threading
 import time
@@ -18,12 +17,17 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from arkdev.endpoints.call_clock import CallClock
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import ArkdevError, EndpointError, EndpointUnreachableError, LateCallError
+from arkdev.errors import ArkdevError, LateCallError
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.sessions.faults.log import FaultLog
+from arkdev.sessions.faults.plan import FaultPlan
+from arkdev.sessions.retries import RetryPolicy, send_with_retries
+from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 
@@ -44,23 +48,6 @@ class AttemptIdentity:
         return f"{self.sample_index}.{self.generation}"
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often a failed model call goes out again, and the wait before it.
-
-    The wait is drawn from [first_wait_s, 2·first_wait_s), doubles each time, and is capped: the
-    back-off that the platform's documentation advises (1–2 s, ×2, at most 30 s).
-    """
-
-    max_retries: int = 2
-    first_wait_s: float = 1.0
-    longest_wait_s: float = 30.0
-
-    def wait_s(self, retry: int) -> float:
-        """Seconds to wait before retry number `retry` (0 is the first)."""
-        return min(self.longest_wait_s, self.first_wait_s * (1 + random.random()) * float(2**retry))
-
-
 @dataclass
 class SessionServices:
     """What the sessions of a run share."""
@@ -72,6 +59,8 @@ class SessionServices:
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     on_turn: Callable[[Session], None] | None = None
     """Told of each recorded call, from whatever thread made it."""
+    faults: FaultPlan | None = None
+    """What is injected into model calls; None: nothing."""
 
 
 class Session:
@@ -96,9 +85,12 @@ class Session:
         self._failed: list[tuple[dict[str, Any], str]] = []
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
-        self._faults: list[FaultRecord] = []
+        self._faults = FaultLog(started=self._started)
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
+        self.limit_wait_s = 0.0
+        """What model calls waited for the endpoint's limits, all of them together."""
+        self._under_way: set[CallClock] = set()
         self._lock = threading.Lock()
         self._is_open = True
 
@@ -112,6 +104,11 @@ class Session:
     def name(self) -> str:
         """The trajectory's id (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.trajectory_id
+
+    @property
+    def number(self) -> int:
+        """1 is the first attempt (`arkdev.observe.attempt.Attempt`)."""
+        return self.identity.attempt + 1
 
     async def complete(
         self,
@@ -168,16 +165,29 @@ class Session:
     ) -> dict[str, Any]:
         self._refuse_if_late()
         request = ModelRequest(
-            body=call.body, sampling={**self.sampling, **(sampling or {})}, seed=call.seed
+            body=call.body,
+            sampling={**self.sampling, **(sampling or {})},
+            seed=call.seed,
+            clock=CallClock(timeout_s),
         )
         started = time.perf_counter()
         self._end_tool_time(started)
+        sends = Sends(
+            call,
+            log=self._faults,
+            plan=self._services.faults,
+            trajectory=self.name,
+            attempt=self.number,
+        )
         try:
-            answer, num_retries = await self._send(request, timeout_s)
+            answer, num_retries = await self._send(sends, request)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
             raise
-        turn = Turn(call, answer, started, time.perf_counter() - started, num_retries)
+        sends.made_good()
+        waited_s = request.clock.waited_s
+        duration_s = time.perf_counter() - started - waited_s
+        turn = Turn(call, answer, started, duration_s, num_retries, waited_s=waited_s)
         with self._lock:
             self._refuse_if_late()
             self._take(turn)
@@ -254,27 +264,24 @@ class Session:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong in the attempt, unless it has ended."""
-        fault = FaultRecord(
-            FaultSide(side),
-            kind,
-            target,
-            started_s=time.perf_counter() - self._started,
-            is_injected=is_injected,
-            detail=detail,
-        )
-        with self._lock:
-            if self._is_open:
-                self._faults.append(fault)
+        self._faults.add(FaultSide(side), kind, target, detail=detail, is_injected=is_injected)
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
         """What went wrong so far."""
-        return tuple(self._faults)
+        return self._faults.records
 
     def close(self) -> None:
-        """End the attempt: from now on its calls are refused and nothing is recorded."""
+        """End the attempt: from now on its calls are refused and nothing is recorded.
+
+        Calls that are under way end too: nobody waits for them, and they hold the endpoint's slots.
+        """
         with self._lock:
             self._is_open = False
+            under_way = list(self._under_way)
+        self._faults.close()
+        for clock in under_way:
+            clock.cut()
 
     def refused(self, text: str) -> None:
         """Remember a call that was refused before it was sent, in case the plugin hides it."""
@@ -323,33 +330,31 @@ class Session:
         notes = dict.fromkeys([*self._notes, *notes_on(turns, conversation)])
         return tuple(f"{code}: {detail}" if detail else code for code, detail in notes)
 
-    async def _send(
-        self, request: ModelRequest, timeout_s: float | None
-    ) -> tuple[dict[str, Any], int]:
-        policy = self._services.retries
-        retry = 0
-        while True:
-            try:
-                return await self._send_once(request, timeout_s), retry
-            except EndpointError as error:
-                if not error.is_transient or retry >= policy.max_retries:
-                    raise
-            await asyncio.sleep(policy.wait_s(retry))
-            self._refuse_if_late()
-            retry += 1
-            with self._lock:
-                self.num_retries += 1
-
-    async def _send_once(self, request: ModelRequest, timeout_s: float | None) -> dict[str, Any]:
-        if timeout_s is None:
-            return await self._services.endpoint.complete(request)
+    async def _send(self, sends: Sends, request: ModelRequest) -> tuple[dict[str, Any], int]:
+        """Send a request, as often as it helps, until the attempt ends; also return the retries."""
+        clock, services = request.clock, self._services
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._services.endpoint.complete(request)
+            async with clock:
+                with self._lock:
+                    self._refuse_if_late()
+                    self._under_way.add(clock)
+                return await send_with_retries(
+                    lambda: sends.send(services.endpoint, request),
+                    policy=services.retries,
+                    before_retry=self._count_retry,
+                )
         except TimeoutError:
-            raise EndpointUnreachableError(
-                f"no answer within the {timeout_s} s that the plugin asked for", is_timeout=True
-            ) from None
+            self._refuse_if_late()  # the call was cut when the attempt ended
+            raise
+        finally:
+            with self._lock:
+                self._under_way.discard(clock)
+                self.limit_wait_s += clock.waited_s
+
+    def _count_retry(self) -> None:
+        with self._lock:
+            self._refuse_if_late()
+            self.num_retries += 1
 
     def _refuse_if_late(self) -> None:
         if not self._is_open:
@@ -364,7 +369,7 @@ class Session:
         with self._lock:
             last = self._turns[-1] if self._turns else None
             if last and last.tool_duration_s is None and last.tool_calls:
-                last.tool_duration_s = now - (last.started + last.duration_s)
+                last.tool_duration_s = now - last.ended
 
 
 def _seed(identity: AttemptIdentity, *place: int | str) -> int:

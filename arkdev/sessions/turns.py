@@ -34,18 +34,32 @@ class Call:
     node: ResponseNode | None = None
     """Its response in the tree, once answered."""
 
+    @property
+    def name(self) -> str:
+        """Which call of the attempt it is: its number from 1, or its place in the tree."""
+        return str(self.order + 1) if self.place is None else "/".join(self.place.key)
+
 
 @dataclass
 class Turn:
-    """A call that was answered. `started` is on the clock of `time.perf_counter`."""
+    """A call that was answered. `started` is on the clock of `time.perf_counter`.
+
+    `duration_s` is without `waited_s`, which it waited for the endpoint's limits.
+    """
 
     call: Call
     answer: dict[str, Any]
     started: float
     duration_s: float
     num_retries: int
+    waited_s: float = 0.0
     tool_duration_s: float | None = None
     was_acknowledged: bool = False
+
+    @property
+    def ended(self) -> float:
+        """When the answer came, on the same clock."""
+        return self.started + self.waited_s + self.duration_s
 
     @property
     def tool_calls(self) -> tuple[str, ...]:
@@ -66,6 +80,7 @@ class Turn:
         return TurnRecord(
             started_s=self.started - attempt_started,
             duration_s=self.duration_s,
+            waited_s=self.waited_s,
             finish_reason=self.answer["choices"][0].get("finish_reason"),
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),

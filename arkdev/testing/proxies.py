@@ -12,7 +12,8 @@ from arkdev.endpoints.registry import SCRIPTED, open_endpoint
 from arkdev.harness.sampling import resolve_sampling
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.sessions.gateway import Gateway
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session, SessionServices
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
 from arkdev.testing.background import Background
 from arkdev.types import ChatCompletionSample
 

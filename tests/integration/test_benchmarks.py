@@ -40,3 +40,24 @@ def test_the_regrading_benchmark_grades_every_trajectory():
     assert told.returncode == 0, told.stderr
     assert len(told.stdout.splitlines()) == 9
     assert "arkdev replay --diff recorded" in told.stdout
+
+
+def test_a_run_with_a_fifth_of_its_calls_faulty_accounts_for_every_rollout():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--json"),
+            *("--rollouts", "200", "--in-flight", "16", "--latency-ms", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    plain, faulty = json.loads(told.stdout)
+    assert [plain["num_rollouts"], faulty["num_rollouts"]] == [200, 200]
+    assert plain["faults"] == {}
+    num_of_model_calls = sum(n for name, n in faulty["faults"].items() if name.startswith("model"))
+    assert 0.12 < num_of_model_calls / faulty["num_calls"] < 0.28
+    assert {"harness", "plugin"} <= faulty["handled_by"].keys()
+    assert faulty["is_accounted_for"] and sum(faulty["verdicts"].values()) == 200

@@ -25,7 +25,7 @@ from arkdev.flows.test_plan import PluginTestRequest, plan_test
 from arkdev.flows.test_plugin import run_test
 from arkdev.plugin import ark_sdk, loading
 from arkdev.runs.records import Verdict
-from arkdev.sessions.session import RetryPolicy
+from arkdev.sessions.retries import RetryPolicy
 from tests.integration.loopback import Loopback, listening
 from tests.integration.workspace import Command, Run, Silent
 

@@ -27,7 +27,8 @@ from arkdev.harness.summary import Summary
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy, Session
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity, Session
 
 ASK_ONCE = """
     from arkdev import rollout

@@ -1,4 +1,4 @@
-"""What a remote endpoint sends and what it makes of answers."""
+"""What a remote endpoint sends and what it makes of answers; field case 5.4."""
 
 import asyncio
 import gc

@@ -17,7 +17,7 @@ from arkdev import (
 )
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.runs.records import Verdict
-from arkdev.sessions.session import RetryPolicy
+from arkdev.sessions.retries import RetryPolicy
 from tests.running import LINE, QUESTION, always_one, lines, running, sample_to_run
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import WorkspaceError
+from arkdev.job.tools import ToolLimits
 from arkdev.job.workspace import find_workspace
 
 
@@ -53,6 +54,18 @@ def test_the_workspace_file_is_read(tmp_path: Path) -> None:
     }
 
 
+def test_limits_of_tools_are_read_by_host(tmp_path: Path) -> None:
+    (tmp_path / "arkworkspace.toml").write_text(
+        '[tools."API.example.com"]\nrequests_per_minute = 60\n'
+        '[tools."127.0.0.1:8000"]\nmax_in_flight = 2\n',
+        encoding="utf-8",
+    )
+    assert find_workspace(tmp_path).tools == {
+        "api.example.com": ToolLimits(requests_per_minute=60),
+        "127.0.0.1:8000": ToolLimits(max_in_flight=2),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
@@ -62,6 +75,16 @@ def test_the_workspace_file_is_read(tmp_path: Path) -> None:
         ("[plugin.package]\ninclude = 3\n", ":2: ", "a list of patterns"),
         ("a = 1\n\n[endpoints]\nlab = 'x'\n", ":4: ", "lab: a table is expected"),
         ("[plugin\n", ":1:8: ", "not valid TOML"),
+        ("[tools.h]\nmax_in_fligth = 1\n", ":2: ", "did you mean 'max_in_flight'?"),
+        ("[tools.'h:1']\nmax_in_flight = 0\n", ":2: ", 'tools."h:1".max_in_flight: a whole'),
+        ("[tools.h]\n", ":1: ", "sets no limit"),
+        ("[tools]\nh = 3\n", ":2: ", "h: a table is expected"),
+        ("[tools.'http://h']\nmax_in_flight = 1\n", ":1: ", "without a scheme or a path"),
+        (
+            "[tools.a]\nmax_in_flight = 1\n[tools.b]\nmax_in_flight = true\n",
+            ":4: ",
+            'tools."b".max_in_flight: a whole number',
+        ),
     ],
 )
 def test_a_mistake_in_the_workspace_file_has_its_line(

@@ -9,7 +9,7 @@ from arkdev.errors import (
     EndpointResponseError,
     EndpointUnreachableError,
 )
-from arkdev.sessions.session import RetryPolicy
+from arkdev.sessions.retries import RetryPolicy
 from tests.running import LINE, running
 
 BUSY = EndpointResponseError("slow down", status=429, is_transient=True)

@@ -14,7 +14,7 @@ from arkdev.errors import (
     EndpointUnreachableError,
 )
 from arkdev.runs.records import Verdict
-from arkdev.sessions.session import RetryPolicy
+from arkdev.sessions.retries import RetryPolicy
 from tests.running import LINE, answer, running
 
 REQUEST = {"model": "m", **LINE}

@@ -13,7 +13,8 @@ from arkdev.errors import (
 )
 from arkdev.plugin.threads import call_in_thread
 from arkdev.runs.records import Verdict
-from arkdev.sessions.session import AttemptIdentity, RetryPolicy
+from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.session import AttemptIdentity
 from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call, with_tokens
 
 BODY = {"messages": LINE["messages"]}

@@ -1,0 +1,129 @@
+"""Plugins that run out of time, and many that block at once; field case 5.1."""
+
+import asyncio
+import threading
+import time
+
+import openai  # noqa: F401 (its import must not count as the time of a rollout)
+import pytest
+
+from arkdev import Runtime, group_grader, group_rollout, rollout, single_grader
+from arkdev.runs.records import Verdict
+from arkdev.types import GroupRolloutResult, SingleResponse
+from tests.running import QUESTION, answer, lines, running
+
+SHORT = Runtime(timeout=0.15)
+
+
+async def test_64_graders_that_sleep_run_at_once():
+    @rollout
+    async def quick(context, proxy, sample):
+        await proxy.async_rollout_client().chat.completions.create(**QUESTION)
+
+    @single_grader
+    def sleeps(context, sample, trajectory):
+        time.sleep(0.2)
+        return 1.0
+
+    async with running() as run:
+        started = time.monotonic()
+        groups = await run.samples(quick, sleeps, lines=lines(64), concurrency=64)
+        took_s = time.monotonic() - started
+    assert [group.rewards for group in groups] == [(1.0,)] * 64
+    assert took_s < 2
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_group_rollout_that_runs_out_of_time_leaves_nothing_in_its_group(is_async):
+    proxies, late = [], threading.Event()
+
+    def result_of(*responses):
+        return GroupRolloutResult(responses=[SingleResponse(id=r.id) for r in responses])
+
+    @group_rollout(runtime=SHORT)
+    async def asynchronous(context, proxy, sample, n_sample):
+        proxies.append(proxy)
+        client = proxy.async_rollout_client()
+        made = [await client.responses.create(model="m", input="x") for _ in range(n_sample)]
+        if len(proxies) == 1:
+            try:
+                await asyncio.sleep(5)
+            finally:
+                late.set()
+        return result_of(*made)
+
+    @group_rollout(runtime=SHORT)
+    def synchronous(context, proxy, sample, n_sample):
+        proxies.append(proxy)
+        client = proxy.rollout_client()
+        made = [client.responses.create(model="m", input="x") for _ in range(n_sample)]
+        if len(proxies) == 1:
+            time.sleep(0.3)
+            late.set()
+        return result_of(*made)
+
+    async with running(lambda _: answer(f"answer {len(run.requests)}")) as run:
+        records = await run.group(asynchronous if is_async else synchronous, n=2)
+        assert await asyncio.to_thread(late.wait, 5)
+    assert [finished.record.verdict for finished in records] == [Verdict.SUCCESS] * 2
+    attempts = records[0].record.attempts
+    assert [attempt.verdict for attempt in attempts] == ["failure", "success"]
+    assert "took longer than 0.15 s" in attempts[0].error
+    said = [finished.record.messages[-1]["content"] for finished in records]
+    assert said == ["answer 3", "answer 4"]
+    assert run.host.num_timed_out == 1
+
+
+@pytest.mark.parametrize("kind", [single_grader, group_grader])
+async def test_what_a_grader_gives_after_its_time_is_no_reward(kind):
+    calls, late = [], threading.Event()
+
+    @kind(runtime=SHORT)
+    def grades(context, sample, graded):
+        calls.append(graded)
+        is_first = len(calls) == 1
+        if is_first:
+            time.sleep(0.3)
+            late.set()
+        reward = 1.0 if is_first else 0.25
+        return reward if kind is single_grader else [reward] * len(graded)
+
+    @rollout
+    async def quick(context, proxy, sample):
+        await proxy.async_rollout_client().chat.completions.create(**QUESTION)
+
+    async with running() as run:
+        (group,) = await run.samples(quick, grades)
+        assert await asyncio.to_thread(late.wait, 5)
+        await asyncio.sleep(0.01)
+    assert (group.rewards, group.graders[0].attempts) == ((0.25,), 2)
+    assert run.groups == [group]
+    assert (run.host.num_timed_out, run.host.num_left_running) == (1, 0)
+
+
+async def test_calls_that_are_left_behind_are_counted_while_they_run():
+    release = threading.Event()
+
+    @rollout(runtime=Runtime(timeout=0.02))
+    def blocks(context, proxy, sample):
+        release.wait(5)
+
+    @rollout(runtime=Runtime(timeout=0.02))
+    async def stubborn(context, proxy, sample):
+        while not release.is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
+
+    async with running() as run:
+        await run.rollout(blocks)
+        await run.rollout(stubborn)
+        assert (run.host.num_timed_out, run.host.num_left_running) == (8, 8)
+        release.set()
+        for _ in range(400):
+            if run.host.num_left_running == 0:
+                break
+            await asyncio.sleep(0.005)
+        assert run.host.num_left_running == 0
+    assert run.host.num_timed_out == 8

@@ -1,0 +1,127 @@
+"""Plugins that run out of time: nothing of theirs counts, and the command ends (decision 4)."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from arkdev.runs.reader import RunReader
+from tests.integration.workspace import Workspace
+
+HEAD = """
+    import asyncio, concurrent.futures, threading, time
+    from arkdev import Runtime, group_rollout, rollout, single_grader
+
+    def ask(proxy, text):
+        client = proxy.rollout_client()
+        client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": text}]
+        )
+
+    SHORT = Runtime(timeout=0.3)
+"""
+STAYS = {
+    "a thread": """
+    @rollout(runtime=SHORT)
+    def answer(context, proxy, sample):
+        ask(proxy, "in time")
+        time.sleep(60)
+    """,
+    "a thread that prints without end": """
+    @rollout(runtime=SHORT)
+    def answer(context, proxy, sample):
+        ask(proxy, "in time")
+        while True:
+            print("x" * 1000)
+            time.sleep(0.0005)
+    """,
+    "a coroutine that swallows its cancellation": """
+    @rollout(runtime=SHORT)
+    async def answer(context, proxy, sample):
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+    """,
+    "a task of the plugin's that swallows its cancellation": """
+    async def never():
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+
+    @rollout(runtime=SHORT)
+    async def answer(context, proxy, sample):
+        await asyncio.create_task(never())
+    """,
+    "an asynchronous generator that does not close": """
+    async def endless():
+        try:
+            yield 1
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(60)
+
+    @rollout(runtime=SHORT)
+    async def answer(context, proxy, sample):
+        kept.append(endless())
+        await kept[-1].__anext__()
+        await asyncio.sleep(60)
+
+    kept = []
+    """,
+    "threads of an executor": """
+    pool = concurrent.futures.ThreadPoolExecutor(4)
+
+    @rollout(runtime=SHORT)
+    def answer(context, proxy, sample):
+        pool.submit(time.sleep, 60).result()
+    """,
+    "a thread of asyncio.to_thread": """
+    @rollout(runtime=SHORT)
+    async def answer(context, proxy, sample):
+        await asyncio.to_thread(time.sleep, 60)
+    """,
+    "a thread that is no daemon": """
+    @rollout(runtime=SHORT)
+    async def answer(context, proxy, sample):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        await asyncio.sleep(60)
+    """,
+}
+
+
+def ended(workspace: Workspace, *arguments: str) -> tuple[int, str, str, Path]:
+    """Run the command to its end, which must come soon."""
+    out = workspace.root / "out"
+    process = workspace.start("test", "plugin", "--out", str(out), *arguments)
+    try:
+        told, said = process.communicate(timeout=40)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("the command did not end") from None
+    finally:
+        process.kill()
+        process.communicate()
+    return process.returncode, told.decode(), said.decode(), out
+
+
+@pytest.mark.parametrize("case", STAYS)
+def test_the_command_ends_whatever_a_plugin_leaves_behind(workspace: Workspace, case: str) -> None:
+    workspace.write("plugins/rollout.py", HEAD + STAYS[case])
+    started = time.monotonic()
+    code, told, said, out = ended(workspace)
+    assert time.monotonic() - started < 25
+    assert "Traceback" not in said
+    assert "Fatal" not in said
+    assert "destroyed" not in said
+    assert code == 1, said
+    assert "time limits" in told
+    assert "4 plugin calls ran out of time" in told
+    (record,) = RunReader(out).trajectories()
+    assert [attempt.error for attempt in record.attempts] == [record.attempts[0].error] * 4
+    assert "PluginTimeoutError" in str(record.attempts[0].error)
