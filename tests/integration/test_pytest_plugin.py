@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -232,3 +233,22 @@ def test_the_tests_of_a_template_pass(tmp_path: Path, template: str) -> None:
     create_workspace(root, template=template)
     result = run_pytest(root, site=entry_points(tmp_path))
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_tests_of_the_documents_pass(tested: Workspace, tmp_path: Path) -> None:
+    for page in ("plugins.md", "pytest.md"):
+        text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+        for name, code in re.findall(r"^```python\n# (\S+\.py)\n(.*?)^```$", text, re.M | re.S):
+            if name == "plugins/first.py" or page == "pytest.md":
+                tested.write(name, code)
+    sums = [(12, 7), (3, 4), (20, 5), (8, 8)]
+    tested.lines(
+        {
+            "messages": [{"role": "user", "content": f"{a} + {b} = ?"}],
+            "extra": {"answer": str(a + b)},
+        }
+        for a, b in sums * 4
+    )
+    result = run_pytest(tested.root, "tests", site=entry_points(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "3 passed" in result.stdout
