@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli import report_failures, report_limits, report_sections
+from arkdev.cli import report_failures, report_limits, report_sections, report_services
 from arkdev.cli.terminal import Section, Symbols, facts, plural, printable, symbols, titled
 from arkdev.harness.distributions import RewardSummary
 from arkdev.harness.summary import Summary
@@ -24,6 +24,7 @@ _FIRST_SECTIONS = (
     report_sections.groups,
     report_sections.graders,
     report_sections.latency,
+    report_services.services,
     report_limits.limits,
     report_sections.turns_and_tokens,
 )

@@ -166,6 +166,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
+    from arkdev.harness.services import ServiceSummary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -173,8 +174,11 @@ def recomputed_summary(reader: RunReader) -> Summary:
     if not isinstance(size, int):
         size = max((len(group.trajectory_ids) for group in reader.groups()), default=1)
     threshold = settings.get("success_threshold")
+    measured = (reader.manifest.summary or {}).get("services", ())  # no record has them
     statistics = RunStatistics(
-        size, success_threshold=1.0 if threshold is None else float(threshold)
+        size,
+        success_threshold=1.0 if threshold is None else float(threshold),
+        services=lambda: tuple(ServiceSummary.from_json(service) for service in measured),
     )
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)

@@ -16,11 +16,13 @@ from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_request import PluginTestRequest
+from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import (
@@ -31,7 +33,6 @@ from arkdev.harness.thresholds import (
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import FunctionHost, InProcessHost
-from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -70,7 +71,10 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
+    called = ServiceMeter()
+    statistics = RunStatistics(
+        plan.num_generations, success_threshold=plan.success_threshold, services=called.summary
+    )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
@@ -88,12 +92,15 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
-        rules = (
-            *services.limits.rules,
-            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        stack.enter_context(
+            plugin_traffic(
+                called,
+                *services.limits.rules,
+                *traffic_faults(plan, loop=services.sessions.blocking_loop),
+                gateway_url=services.sessions.gateway_url,
+                judge=judge,
+            )
         )
-        own_urls = [services.sessions.gateway_url]
-        stack.enter_context(traffic_through(rules, own_urls=own_urls))
         stack.enter_context(rare_garbage_collection())
         host = InProcessHost()
         engine = _engine(plan, services, recorder, host=host)

@@ -199,6 +199,11 @@ class LatencyDistribution:
         """Add one duration."""
         self._values.append(duration_s)
 
+    @property
+    def values(self) -> Sequence[float]:
+        """All durations, in the order in which they were added."""
+        return self._values
+
     def summary(self) -> LatencySummary | None:
         """None when there is nothing."""
         if not self._values:

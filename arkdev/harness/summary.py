@@ -14,6 +14,8 @@ from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
 from arkdev.harness.limits_report import LimitsReport
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.stability import Instability
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class ToolSummary:
     name: str
     num_calls: int
     latency: LatencySummary | None
+    unstable: tuple[Instability, ...] = ()
+    """How that time grew; quarters in the order in which the rollouts finished."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,8 @@ class Summary:
     rollout_latency: LatencySummary | None
     model_call_latency: LatencySummary | None
     tools: tuple[ToolSummary, ...]
+    services: tuple[ServiceSummary, ...]
+    """What the plugins called over HTTP for themselves; of a resumed run, since then."""
     turns: CountSummary | None
     prompt_tokens: CountSummary | None
     completion_tokens: CountSummary | None

@@ -26,11 +26,11 @@ def test_the_harness_benchmark_measures_arkdev_itself():
     assert all(each["num_rollouts"] >= 2 for each in measured)
 
 
-def test_the_regrading_benchmark_grades_every_trajectory():
+def test_the_traffic_benchmark_measures_every_library():
     told = subprocess.run(
         [
-            *(sys.executable, str(ROOT / "benchmarks" / "regrading.py")),
-            *("--trajectories", "64", "--tokens", "16", "--repeats", "1"),
+            *(sys.executable, str(ROOT / "benchmarks" / "traffic.py"), "--json"),
+            *("--calls", "5", "--rounds", "1"),
         ],
         capture_output=True,
         text=True,
@@ -38,8 +38,9 @@ def test_the_regrading_benchmark_grades_every_trajectory():
         check=False,
     )
     assert told.returncode == 0, told.stderr
-    assert len(told.stdout.splitlines()) == 9
-    assert "arkdev replay --diff recorded" in told.stdout
+    measured = json.loads(told.stdout)
+    assert len(measured) == 4
+    assert all(each["calls_per_s_measured"] > 0 for each in measured)
 
 
 def test_a_run_with_a_fifth_of_its_calls_faulty_accounts_for_every_rollout():
@@ -61,3 +62,19 @@ def test_a_run_with_a_fifth_of_its_calls_faulty_accounts_for_every_rollout():
     assert 0.12 < num_of_model_calls / faulty["num_calls"] < 0.28
     assert {"harness", "plugin"} <= faulty["handled_by"].keys()
     assert faulty["is_accounted_for"] and sum(faulty["verdicts"].values()) == 200
+
+
+def test_the_regrading_benchmark_grades_every_trajectory():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "regrading.py")),
+            *("--trajectories", "64", "--tokens", "16", "--repeats", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert len(told.stdout.splitlines()) == 9
+    assert "arkdev replay --diff recorded" in told.stdout
