@@ -167,6 +167,7 @@ def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.services import ServiceSummary
+    from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -179,7 +180,13 @@ def recomputed_summary(reader: RunReader) -> Summary:
         size,
         success_threshold=1.0 if threshold is None else float(threshold),
         services=lambda: tuple(ServiceSummary.from_json(service) for service in measured),
+        grader_places={
+            str(each.get("name")): str(each.get("place", ""))
+            for each in settings.get("graders") or ()
+            if isinstance(each, dict)
+        },
     )
+    statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
@@ -220,7 +227,7 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
 
 def _say_replay(reader: RunReader) -> None:
     """Say on stderr that only the grading is the run's own."""
-    source = reader.manifest.settings.get("replay")
+    source = reader.manifest.settings.get("regraded")
     if isinstance(source, dict):
         note = f"a replay: the rollouts of run {source.get('run')}, graded again"
         console(is_stderr=True).print(note, soft_wrap=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.statistics import RunStatistics
 from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, SampleRecord, TokenRecord
 from arkdev.runs.writer import RunWriter
@@ -34,6 +35,10 @@ class PluginTestObserver(Protocol):
 
     def on_log(self, line: str) -> None:
         """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_stall(self, record: StallRecord) -> None:
+        """Code holds the run up, found for the first time; from a thread of the watch's own."""
         ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -14,6 +13,8 @@ from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.stalls import stalls_watched
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.flows.traffic import plugin_traffic
@@ -73,7 +74,10 @@ async def run_test(
     """
     called = ServiceMeter()
     statistics = RunStatistics(
-        plan.num_generations, success_threshold=plan.success_threshold, services=called.summary
+        plan.num_generations,
+        success_threshold=plan.success_threshold,
+        services=called.summary,
+        grader_places={grader.name: grader.loaded.plugin.place for grader in plan.graders},
     )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
@@ -81,7 +85,7 @@ async def run_test(
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -102,12 +106,14 @@ async def run_test(
             )
         )
         stack.enter_context(rare_garbage_collection())
+        stack.enter_context(stalls_watched(plan, statistics, observer, services))
         host = InProcessHost()
-        engine = _engine(plan, services, recorder, host=host)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -125,12 +131,11 @@ async def run_test(
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
         run.finish("finished", summary.to_json())
-    thresholds = _compared(plan.request, summary)
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary, thresholds=thresholds),
-        thresholds=thresholds,
+        exit_code=exit_code_of(summary, request=plan.request),
+        thresholds=compared_thresholds(plan.request, summary),
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
@@ -138,7 +143,9 @@ async def run_test(
     )
 
 
-def _compared(request: PluginTestRequest, summary: Summary) -> tuple[ThresholdResult, ...]:
+def compared_thresholds(
+    request: PluginTestRequest, summary: Summary
+) -> tuple[ThresholdResult, ...]:
     """Compare the numbers of a run with those that were asked for."""
     asked = (
         (request.min_reward_mean, reward_mean_at_least),
@@ -149,7 +156,7 @@ def _compared(request: PluginTestRequest, summary: Summary) -> tuple[ThresholdRe
     )
 
 
-def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()) -> ExitCode:
+def exit_code_of(summary: Summary, *, request: PluginTestRequest) -> ExitCode:
     """Return 0 when nothing failed (discards alone are good), 4 when no model call got through.
 
     A missed threshold is 3, whatever else failed: it is what was asked for by name.
@@ -158,7 +165,7 @@ def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
-    if not all(threshold.is_met for threshold in thresholds):
+    if not all(threshold.is_met for threshold in compared_thresholds(request, summary)):
         return ExitCode.THRESHOLD_MISSED
     # a grader that gave up after its retries drops the group without failing a rollout
     gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
@@ -177,7 +184,12 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
     host = with_faults(host, plan)
     rollouts = RolloutRunner(
@@ -185,7 +197,7 @@ def _engine(
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -200,7 +212,7 @@ def _engine(
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -220,7 +232,8 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
             plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
-    LatencySummary,
 )
 from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.group_numbers import GroupNumbers
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.services import ServiceSummary
-from arkdev.harness.stability import Instability, instabilities_of_latencies
+from arkdev.harness.stalls import StallRecord, merged
 from arkdev.harness.summary import (
     Summary,
-    ToolSummary,
     WarningSummary,
 )
+from arkdev.harness.tool_numbers import ToolNumbers
 from arkdev.runs.records import (
     GroupRecord,
     TrajectoryRecord,
@@ -29,7 +28,6 @@ from arkdev.runs.records import (
     Verdict,
 )
 
-SEVERAL_TOOLS = "several tools"
 CONSTANT_REWARD_MIN = 8
 """From so many equal rewards on (and no other) the report warns."""
 
@@ -38,7 +36,8 @@ class RunStatistics:
     """Add a run's records, each trajectory before its group; ask for `summary` at any time.
 
     `num_generations` is the number of rollouts per sample, `success_threshold` the weighted reward
-    from which on a rollout counts as a success in pass@k.
+    from which on a rollout counts as a success in pass@k, `grader_places` the file:line of each
+    grader by its name.
     """
 
     def __init__(
@@ -46,8 +45,11 @@ class RunStatistics:
         num_generations: int,
         *,
         success_threshold: float = 1.0,
+        grader_places: Mapping[str, str] | None = None,
         services: Callable[[], tuple[ServiceSummary, ...]] = tuple,
     ) -> None:
+        self._grader_places = grader_places or {}
+        self._stalls: list[Callable[[], Iterable[StallRecord]]] = []
         self._services = services
         self._num_generations = num_generations
         self._success_threshold = success_threshold
@@ -62,6 +64,10 @@ class RunStatistics:
         self._with_own = Examples()
         """Graded groups whose graders gave advantages."""
         self._without_own = 0
+
+    def take_stalls(self, source: Callable[[], Iterable[StallRecord]]) -> None:
+        """Ask `source` for stalls whenever a summary is made."""
+        self._stalls.append(source)
 
     def add_trajectory(self, record: TrajectoryRecord) -> None:
         """Count one finished rollout."""
@@ -95,9 +101,10 @@ class RunStatistics:
                 self._without_own += 1
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
-            self._graders.setdefault(grader.name, GraderNumbers(grader.name, grader.weight)).add(
-                grader, num_members=len(members)
-            )
+            place = self._grader_places.get(grader.name, "")
+            self._graders.setdefault(
+                grader.name, GraderNumbers(grader.name, grader.weight, place=place)
+            ).add(grader, num_members=len(members), example=first)
             if grader.verdict is not Verdict.SUCCESS:
                 message = grader.error or f"{grader.verdict} without an error text"
                 self._errors.add(
@@ -154,7 +161,7 @@ class RunStatistics:
             groups=groups.summary(),
             rollout_latency=rollouts.latency.summary(),
             model_call_latency=rollouts.call_latency.summary(),
-            tools=rollouts.tools(),
+            tools=rollouts.tools.summary(),
             services=self._services(),
             turns=rollouts.turns.summary(),
             prompt_tokens=rollouts.prompt_tokens.summary(),
@@ -170,6 +177,7 @@ class RunStatistics:
             errors=self._errors.summary(),
             failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
+            stalls=merged(record for source in self._stalls for record in source()),
         )
 
     def _warn(self, warnings: Iterable[str], example: str) -> None:
@@ -192,8 +200,7 @@ class _Rollouts:
         self.first_failure: str | None = None
         self.latency = LatencyDistribution()
         self.call_latency = LatencyDistribution()
-        self.tool_latency: dict[str, LatencyDistribution] = {}
-        self.tool_calls: Counter[str] = Counter()
+        self.tools = ToolNumbers()
         self.turns = CountDistribution()
         self.prompt_tokens = CountDistribution()
         self.completion_tokens = CountDistribution()
@@ -218,7 +225,7 @@ class _Rollouts:
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
             self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
-            self._add_turn(turn, record.sample_index)
+            self._add_turn(turn, record)
         if is_success:
             self._add_counts(record)
         elif self.first_failure is None:
@@ -228,19 +235,16 @@ class _Rollouts:
         """The group of this sample is complete."""
         self._response_ids.pop(sample_index, None)
 
-    def _add_turn(self, turn: TurnRecord, sample_index: int) -> None:
+    def _add_turn(self, turn: TurnRecord, record: TrajectoryRecord) -> None:
         if turn.response_id is not None:
-            counted = self._response_ids.setdefault(sample_index, set())
+            counted = self._response_ids.setdefault(record.sample_index, set())
             if turn.response_id in counted:
                 self.num_shared_turns += 1
                 return
             counted.add(turn.response_id)
         self.num_calls += 1
         self.call_latency.add(turn.duration_s)
-        self.tool_calls.update(turn.tool_calls)
-        if turn.tool_calls and turn.tool_duration_s is not None:
-            name = turn.tool_calls[0] if len(turn.tool_calls) == 1 else SEVERAL_TOOLS
-            self.tool_latency.setdefault(name, LatencyDistribution()).add(turn.tool_duration_s)
+        self.tools.add(turn, record.trajectory_id)
 
     def _add_counts(self, record: TrajectoryRecord) -> None:
         self.turns.add(len(record.turns))
@@ -256,25 +260,6 @@ class _Rollouts:
             usage = record.usage or {}
             self.prompt_tokens.add(usage.get("prompt_tokens"))
             self.completion_tokens.add(usage.get("completion_tokens"))
-
-    def tools(self) -> tuple[ToolSummary, ...]:
-        several = self.tool_latency.get(SEVERAL_TOOLS)
-        rows = [
-            ToolSummary(name, count, *_told(latency))
-            for name, count in self.tool_calls.most_common()
-            for latency in [self.tool_latency.get(name)]
-        ]
-        if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, *_told(several)))
-        return tuple(rows)
-
-
-def _told(
-    latency: LatencyDistribution | None,
-) -> tuple[LatencySummary | None, tuple[Instability, ...]]:
-    if latency is None:
-        return None, ()
-    return latency.summary(), instabilities_of_latencies(latency.values)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -15,6 +15,7 @@ from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.attempts import Outcome
 from arkdev.harness.loop import new_event_loop
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import (
     ThresholdResult,
@@ -27,6 +28,7 @@ from arkdev.runs.records import GroupRecord
 from arkdev.sessions.session import AttemptIdentity, Session
 
 _MAX_ERRORS = 5
+_NO_THRESHOLDS = PluginTestRequest(start=Path())
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class RunOutcome:
 
     def assert_nothing_failed(self) -> None:
         """Assert that no rollout failed and no grader left anything ungraded."""
-        if exit_code_of(self.summary) is ExitCode.OK:
+        if exit_code_of(self.summary, request=_NO_THRESHOLDS) is ExitCode.OK:
             return
         errors = [
             f"{error.count} x {error.source}: {error.message}"
@@ -117,6 +119,8 @@ class _Quiet:
     def on_rollout(self, finished: FinishedRollout) -> None: ...
 
     def on_group(self, record: GroupRecord) -> None: ...
+
+    def on_stall(self, stall: StallRecord) -> None: ...
 
 
 def _check(threshold: ThresholdResult, folder: Path) -> None:

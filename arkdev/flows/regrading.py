@@ -13,7 +13,7 @@ from arkdev.errors import ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.grader_versions import RECORDED
-from arkdev.flows.replay_plan import KIND, ReplayPlan
+from arkdev.flows.regrading_plan import KIND, ReplayPlan
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import grade_group
 from arkdev.harness.garbage import rare_garbage_collection
