@@ -35,7 +35,8 @@ Examples:
 
 \b
 Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
-2 usage or configuration, 4 endpoint unreachable, 70 a fault of arkdev, 130 interrupted."""
+2 usage or configuration, 3 a threshold was missed, 4 endpoint unreachable, 70 a fault of arkdev,
+130 interrupted."""
 
 
 @app.callback()
@@ -170,6 +171,24 @@ def plugin(
             help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
         ),
     ] = None,
+    min_reward_mean: Annotated[
+        float | None,
+        typer.Option(
+            "--min-reward-mean",
+            metavar="X",
+            help="End with 3 unless mean reward - 1.645 standard errors is at least X.",
+        ),
+    ] = None,
+    min_success_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--min-success-rate",
+            metavar="X",
+            min=0,
+            max=1,
+            help="The same for the share of graded rollouts that succeed.",
+        ),
+    ] = None,
     stall_threshold: Annotated[
         str | None,
         typer.Option(
@@ -238,6 +257,8 @@ def plugin(
         seed=seed,
         inject=inject,
         success_threshold=success_threshold,
+        min_reward_mean=min_reward_mean,
+        min_success_rate=min_success_rate,
         stall_threshold_s=stall_threshold_s(stall_threshold),
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
@@ -313,6 +334,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "clients_built": outcome.clients_built,
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
+        "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
         "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
     }
     if plan.line is not None:

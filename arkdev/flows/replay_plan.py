@@ -26,7 +26,14 @@ from arkdev.job.workspace import find_workspace
 from arkdev.plugin import redirect
 from arkdev.tape.format import Tape, TapeHeader, read_tape
 
-_CHOSEN_ANEW = ("limit", "sample", "concurrency", "success_threshold")
+_CHOSEN_ANEW = (
+    "limit",
+    "sample",
+    "concurrency",
+    "success_threshold",
+    "min_reward_mean",
+    "min_success_rate",
+)
 """Flags that a replay may have of its own."""
 _NOT_NEEDED = ("data", "script", "limit", "sample", "concurrency")
 """Flags of the recording that a replay does without."""

@@ -15,7 +15,12 @@ from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.replay_children import children_of
 from arkdev.flows.replay_jobs import TAPE_MISMATCH
 from arkdev.flows.replay_plan import ReplayPlan
-from arkdev.flows.test_plugin import PluginTestOutcome, exit_code_of, open_run
+from arkdev.flows.test_plugin import (
+    PluginTestOutcome,
+    compared_thresholds,
+    exit_code_of,
+    open_run,
+)
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.statistics import RunStatistics
@@ -73,7 +78,8 @@ async def run_replay(plan: ReplayPlan, observer: PluginTestObserver) -> PluginTe
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary),
+        exit_code=exit_code_of(summary, request=plan.request),
+        thresholds=compared_thresholds(plan.request, summary),
         clients_built=0,
         client_cost_s=0.0,
         judge_calls=0,

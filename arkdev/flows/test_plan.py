@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.taping import OpenTape, open_tape
-from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -31,7 +30,6 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job
-from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -199,7 +197,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_flags(request)
+    check_flags(request)
     if request.record is None:
         return _resolved(request, workspace)
     tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
@@ -256,18 +254,6 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
-
-
-def _check_flags(request: PluginTestRequest) -> None:
-    if request.record is not None and (request.resume is not None or request.inject is not None):
-        raise UsageError("--record goes with a whole and undisturbed run: no --resume, no --inject")
-    threshold = request.success_threshold
-    if threshold is not None and not math.isfinite(threshold):
-        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
-    for name, value in request.sampling.items():
-        wanted = range_missed(name, value)
-        if wanted:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _faults(request: PluginTestRequest) -> FaultPlan | None:

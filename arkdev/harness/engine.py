@@ -13,7 +13,7 @@ from typing import Protocol
 
 from arkdev.harness.hidden_tasks import current_task_hidden, hidden
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.runs.records import GroupRecord, Verdict
+from arkdev.runs.records import GroupRecord, TrajectoryRecord, Verdict
 
 _DROPS_THE_GROUP = (Verdict.DISCARD, Verdict.RETRY)
 
@@ -149,29 +149,28 @@ class Engine:
 
     async def _finish(self, group: _Group) -> None:
         group.rollouts.sort(key=lambda finished: finished.record.generation)
-        dropping = [
-            finished.record
-            for finished in group.rollouts
-            if finished.record.verdict in _DROPS_THE_GROUP
-        ]
-        all_failed = all(
-            finished.record.verdict is not Verdict.SUCCESS for finished in group.rollouts
-        )
-        if dropping or all_failed:
-            self._on_group(_ungraded(group))
-        else:
-            self._on_group(await self._grading.grade(group.sample, group.rollouts))
+        self._on_group(await grade_group(group.sample, group.rollouts, grading=self._grading))
 
 
-def _ungraded(group: _Group) -> GroupRecord:
+async def grade_group(
+    sample: SampleToRun, rollouts: Sequence[FinishedRollout], *, grading: Grading
+) -> GroupRecord:
+    """Grade the rollouts of one sample, unless one of them dropped the group or all failed."""
+    verdicts = [finished.record.verdict for finished in rollouts]
+    is_dropped = any(verdict in _DROPS_THE_GROUP for verdict in verdicts)
+    if is_dropped or Verdict.SUCCESS not in verdicts:
+        return _ungraded(sample, [finished.record for finished in rollouts])
+    return await grading.grade(sample, rollouts)
+
+
+def _ungraded(sample: SampleToRun, records: Sequence[TrajectoryRecord]) -> GroupRecord:
     """Return the record of a group that is not graded: dropped, or without a success."""
-    records = [finished.record for finished in group.rollouts]
     reason = next(
         (r for r in records if r.verdict in _DROPS_THE_GROUP),
         next(r for r in records if r.verdict is not Verdict.SUCCESS),
     )
     return GroupRecord(
-        sample_index=group.sample.index,
+        sample_index=sample.index,
         verdict=reason.verdict,
         trajectory_ids=tuple(record.trajectory_id for record in records),
         rewards=(None,) * len(records),
