@@ -211,6 +211,7 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
     is_listed = reader.folder.parent == root
     name = reader.folder.name if is_listed else str(reader.folder)
     _say_unfinished(reader, name)
+    _say_replay(reader)
     render_summary(summary, console(), folder=reader.folder, name=name)
     _report_torn(reader)
 
@@ -219,8 +220,16 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
     """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
-        if reader.status != "running":
+        if reader.status != "running" and reader.manifest.kind == "test":
             note += f"; `arkdev test plugin --resume {name}` goes on with it"
+        console(is_stderr=True).print(note, soft_wrap=True)
+
+
+def _say_replay(reader: RunReader) -> None:
+    """Say on stderr that only the grading is the run's own."""
+    source = reader.manifest.settings.get("regraded")
+    if isinstance(source, dict):
+        note = f"a replay: the rollouts of run {source.get('run')}, graded again"
         console(is_stderr=True).print(note, soft_wrap=True)
 
 

@@ -151,11 +151,19 @@ class Display:
     def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
+        self._say_thresholds(outcome)
+
+    def _say_thresholds(self, outcome: PluginTestOutcome) -> None:
+        for threshold in outcome.thresholds:
+            word, style = ("met", "green") if threshold.is_met else ("missed", "bold red")
+            line = Text.assemble((f"threshold {word}: ", style), str(threshold))
+            self._err.print(line, soft_wrap=True)
 
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_notes(outcome)
+        self._say_thresholds(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
@@ -208,7 +216,7 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
-        if self.folder:
+        if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
             self._say(f"go on with it: arkdev test plugin --resume {name}")
 
@@ -301,6 +309,7 @@ class ConversationDisplay(Display):
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say_notes(outcome)
+        self._say_thresholds(outcome)
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:

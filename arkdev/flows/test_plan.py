@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
-from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.taping import OpenTape, open_tape
+from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -30,7 +30,6 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job
-from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -75,6 +74,8 @@ class PluginTestPlan:
     """Folder of the run that is gone on with; None for a new one."""
     earlier_stalls: tuple[StallRecord, ...] = ()
     """What its parts found that were not killed."""
+    tape: OpenTape | None = None
+    """What the run is recorded on (``--record``)."""
 
     @property
     def num_rollouts(self) -> int:
@@ -85,6 +86,11 @@ class PluginTestPlan:
     def max_in_flight(self) -> int:
         """Model calls that may be under way at once."""
         return most_in_flight(self.endpoint, concurrency=self.concurrency)
+
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run, once interrupted, can go on with ``--resume``."""
+        return True
 
     @property
     def success_threshold(self) -> float:
@@ -191,9 +197,20 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_flags(request)
+    check_flags(request)
+    if request.record is None:
+        return _resolved(request, workspace)
+    tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
+    try:
+        return replace(_resolved(request, workspace), tape=tape)
+    except BaseException:
+        tape.close()
+        raise
+
+
+def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = _faults(request)
-    notes = _serve_ark_sdk(request)
+    notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -222,8 +239,8 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
-        context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        context=context_of(job),
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
         faults=faults,
         warnings=tuple(warnings),
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
@@ -237,16 +254,6 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
-
-
-def _check_flags(request: PluginTestRequest) -> None:
-    threshold = request.success_threshold
-    if threshold is not None and not math.isfinite(threshold):
-        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
-    for name, value in request.sampling.items():
-        wanted = range_missed(name, value)
-        if wanted:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _faults(request: PluginTestRequest) -> FaultPlan | None:
@@ -275,7 +282,8 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+    """Let ``import ark_sdk`` find what the request says; return what there is to say about it."""
     if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
@@ -352,7 +360,8 @@ def _index(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
-def _context(job: Job | None) -> PluginContext:
+def context_of(job: Job | None) -> PluginContext:
+    """Return what plugins are told of the job."""
     if job is None:
         return PluginContext(phase="train")
     return PluginContext(
@@ -363,7 +372,8 @@ def _context(job: Job | None) -> PluginContext:
     )
 
 
-def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Join the variables of a job's plugins. Raises `JobError` where two differ."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

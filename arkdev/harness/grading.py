@@ -248,6 +248,8 @@ class GroupGrading:
         finally:
             current_attempt.reset(token)
             in_flight.pop(graded, None)
+        if not graded.faults:
+            return outcome
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 

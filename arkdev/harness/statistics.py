@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from arkdev.harness.advantages import are_equal, has_own_advantages
+from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
-    RewardDistribution,
 )
 from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
+from arkdev.harness.group_numbers import GroupNumbers
 from arkdev.harness.occurrences import ErrorCounts, Examples
 from arkdev.harness.services import ServiceSummary
 from arkdev.harness.stalls import StallRecord, merged
 from arkdev.harness.summary import (
-    EqualReward,
-    ExtremeReward,
-    GroupSummary,
-    PassAtK,
     Summary,
     WarningSummary,
-    ZeroVariance,
 )
 from arkdev.harness.tool_numbers import ToolNumbers
 from arkdev.runs.records import (
@@ -36,22 +30,6 @@ from arkdev.runs.records import (
 
 CONSTANT_REWARD_MIN = 8
 """From so many equal rewards on (and no other) the report warns."""
-
-_MAX_EQUAL_VALUES = 5
-_ROUNDING = 1e-9
-"""0.1 + 0.2 weighs less or more than 0.3, depending on the order."""
-
-
-def pass_at_k(n: int, *, c: int, k: int) -> float:
-    """Unbiased probability that one of k rollouts succeeds, when c of n did: 1 - C(n-c, k)/C(n, k).
-
-    Chen et al., "Evaluating Large Language Models Trained on Code" (2021, arXiv:2107.03374).
-    Needs k <= n.
-
-    >>> pass_at_k(4, c=1, k=2)
-    0.5
-    """
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 class RunStatistics:
@@ -76,7 +54,7 @@ class RunStatistics:
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
-        self._groups = _Groups(num_generations, success_threshold)
+        self._groups = GroupNumbers(num_generations, success_threshold)
         self._graders: dict[str, GraderNumbers] = {}
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
@@ -176,6 +154,7 @@ class RunStatistics:
             num_pending=num_successful - num_graded - groups.num_ungraded - groups.num_dropped,
             would_fail_job=num_failures > 0,
             reward=reward,
+            success=groups.success(),
             lowest=groups.lowest,
             highest=groups.highest,
             graders=graders,
@@ -281,94 +260,6 @@ class _Rollouts:
             usage = record.usage or {}
             self.prompt_tokens.add(usage.get("prompt_tokens"))
             self.completion_tokens.add(usage.get("completion_tokens"))
-
-
-class _Groups:
-    """Weighted rewards and what groups say."""
-
-    def __init__(self, num_generations: int, success_threshold: float) -> None:
-        self._num_generations = num_generations
-        self._success_threshold = success_threshold
-        self.rewards = RewardDistribution()
-        self.verdicts: Counter[Verdict] = Counter()
-        self.num_ungraded = 0
-        self.num_dropped = 0
-        self.lowest: ExtremeReward | None = None
-        self.highest: ExtremeReward | None = None
-        self._num_eligible = 0
-        self._equal_values: Counter[float] = Counter()
-        self._num_incomplete = 0
-        self._successes: Counter[tuple[int, int]] = Counter()
-        """Groups by (number of members, number of successes)."""
-
-    def add(self, record: GroupRecord, *, unsuccessful: set[str]) -> None:
-        self.verdicts[record.verdict] += 1
-        missing = len(record.trajectory_ids) - len(record.rewards)
-        rewards = (*record.rewards, *([None] * missing))
-        is_dropped = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
-        num_ungraded = 0
-        for trajectory_id, reward in zip(record.trajectory_ids, rewards, strict=False):
-            if reward is not None:
-                self._note_extremes(trajectory_id, reward)
-            elif trajectory_id not in unsuccessful:
-                num_ungraded += not is_dropped
-                self.num_dropped += is_dropped
-        graded = [reward for reward in rewards if reward is not None]
-        self.num_ungraded += num_ungraded
-        self.rewards.add_group(graded, num_ungraded=num_ungraded)
-        if len(graded) >= 2:
-            self._num_eligible += 1
-            if are_equal(graded):
-                self._equal_values[graded[0]] += 1
-        if len(graded) < max(len(rewards), self._num_generations):
-            self._num_incomplete += 1
-        else:
-            enough = self._success_threshold - _ROUNDING
-            num_successes = sum(reward >= enough for reward in graded)
-            self._successes[len(graded), num_successes] += 1
-
-    def _note_extremes(self, trajectory_id: str, reward: float) -> None:
-        if self.lowest is None or reward < self.lowest.reward:
-            self.lowest = ExtremeReward(trajectory_id, reward)
-        if self.highest is None or reward > self.highest.reward:
-            self.highest = ExtremeReward(trajectory_id, reward)
-
-    def summary(self) -> GroupSummary | None:
-        if not self.verdicts:
-            return None
-        return GroupSummary(
-            count=self.verdicts.total(),
-            verdicts=by_name(self.verdicts),
-            zero_variance=self._zero_variance(),
-            pass_at_k=tuple(self._pass_at_k()),
-            num_incomplete=self._num_incomplete,
-        )
-
-    def _zero_variance(self) -> ZeroVariance | None:
-        if not self._num_eligible:
-            return None
-        num_equal = self._equal_values.total()
-        return ZeroVariance(
-            num_groups=num_equal,
-            num_eligible=self._num_eligible,
-            share=num_equal / self._num_eligible,
-            values=tuple(
-                EqualReward(value, count)
-                for value, count in self._equal_values.most_common(_MAX_EQUAL_VALUES)
-            ),
-        )
-
-    def _pass_at_k(self) -> Iterable[PassAtK]:
-        if self._num_generations < 2 or not self._successes:
-            return
-        num_groups = self._successes.total()
-        k = 1
-        while k <= self._num_generations:
-            estimates = (
-                pass_at_k(n, c=c, k=k) * count for (n, c), count in self._successes.items()
-            )
-            yield PassAtK(k, math.fsum(estimates) / num_groups, num_groups)
-            k *= 2
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

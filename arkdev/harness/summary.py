@@ -77,6 +77,17 @@ class PassAtK:
 
 
 @dataclass(frozen=True)
+class SuccessSummary:
+    """Graded rollouts whose weighted reward reached the success threshold."""
+
+    num_graded: int
+    num_successes: int
+    rate: float
+    standard_error: float | None
+    """Of the rate, clustered by sample; None for only one sample."""
+
+
+@dataclass(frozen=True)
 class GroupSummary:
     """Groups by verdict and what their rewards say. `num_incomplete` groups are in no pass@k."""
 
@@ -237,6 +248,8 @@ class Summary:
     would_fail_job: bool
     reward: RewardSummary | None
     """The weighted reward."""
+    success: SuccessSummary | None
+    """None when nothing was graded."""
     lowest: ExtremeReward | None
     highest: ExtremeReward | None
     graders: tuple[GraderSummary, ...]
