@@ -64,6 +64,9 @@ class Silent:
     def on_attempt(self, *_: Any) -> None:
         """Nothing."""
 
+    def on_stall(self, record: Any) -> None:
+        """Nothing."""
+
     def on_log(self, line: Any) -> None:
         """Nothing."""
 
@@ -74,16 +77,35 @@ class Silent:
         """Nothing."""
 
 
-async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: bool) -> None:
+async def run_arkdev(
+    url: str,
+    *,
+    in_flight: int,
+    num_rollouts: int,
+    is_async: bool,
+    stall_threshold_s: float | None = None,
+) -> None:
     """(e), (f) run, grade and write down the rollouts of an async or a sync plugin."""
     with tempfile.TemporaryDirectory() as name:
         await run_arkdev_in(
-            Path(name), url, in_flight=in_flight, num_rollouts=num_rollouts, is_async=is_async
+            Path(name),
+            url,
+            in_flight=in_flight,
+            num_rollouts=num_rollouts,
+            is_async=is_async,
+            stall_threshold_s=stall_threshold_s,
         )
 
 
-async def run_arkdev_in(
-    root: Path, url: str, *, in_flight: int, num_rollouts: int, is_async: bool, trace: bool = False
+async def run_arkdev_in(  # noqa: PLR0913 (what a benchmark varies)
+    root: Path,
+    url: str,
+    *,
+    in_flight: int,
+    num_rollouts: int,
+    is_async: bool,
+    trace: bool = False,
+    stall_threshold_s: float | None = None,
 ) -> PluginTestOutcome:
     """Do that in a workspace at `root`, which is empty; every rollout must succeed."""
     write_workspace(root, num_samples=num_rollouts)
@@ -96,6 +118,7 @@ async def run_arkdev_in(
         endpoint=url,
         model="bench",
         trace=trace,
+        stall_threshold_s=stall_threshold_s,
     )
     outcome = await run_test(plan_test(request), Silent())
     if outcome.exit_code != 0 or outcome.summary.num_rollouts != num_rollouts:

@@ -10,7 +10,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli import report_failures, report_limits, report_sections, report_services
+from arkdev.cli import (
+    report_failures,
+    report_limits,
+    report_sections,
+    report_services,
+    report_stalls,
+)
 from arkdev.cli.terminal import Section, Symbols, facts, plural, printable, symbols, titled
 from arkdev.harness.distributions import RewardSummary
 from arkdev.harness.summary import Summary
@@ -33,6 +39,7 @@ _FIRST_SECTIONS = (
 _LAST_SECTIONS = (
     report_failures.failures,
     report_sections.failed_attempts,
+    report_stalls.stalls,
     report_sections.warnings,
 )
 

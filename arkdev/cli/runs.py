@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from arkdev.harness.summary import Summary
     from arkdev.runs.reader import RunReader, RunSummary
-    from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TrajectoryRecord
+    from arkdev.runs.records import Attempt, GraderRecord, TrajectoryRecord
 
 _TRAJECTORY_ID = re.compile(r"\d+\.\d+")
 _MAX_NAME = 20
@@ -104,6 +104,8 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
 
             show_trace(reader, trajectory, as_json=as_json)
         elif trajectory is not None:
+            from arkdev.cli.trajectory import show_trajectory
+
             show_trajectory(reader, trajectory, as_json=as_json)
         elif failed:
             show_failed(reader, as_json=as_json)
@@ -202,6 +204,7 @@ def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.services import ServiceSummary
+    from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -214,7 +217,13 @@ def recomputed_summary(reader: RunReader) -> Summary:
         size,
         success_threshold=1.0 if threshold is None else float(threshold),
         services=lambda: tuple(ServiceSummary.from_json(service) for service in measured),
+        grader_places={
+            str(each.get("name")): str(each.get("place", ""))
+            for each in settings.get("graders") or ()
+            if isinstance(each, dict)
+        },
     )
+    statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
@@ -239,6 +248,7 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
     is_listed = reader.folder.parent == root
     name = reader.folder.name if is_listed else str(reader.folder)
     _say_unfinished(reader, name)
+    _say_replay(reader)
     render_summary(summary, console(), folder=reader.folder, name=name)
     _report_torn(reader)
 
@@ -247,8 +257,16 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
     """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
-        if reader.status != "running":
+        if reader.status != "running" and reader.manifest.kind == "test":
             note += f"; `arkdev test plugin --resume {name}` goes on with it"
+        console(is_stderr=True).print(note, soft_wrap=True)
+
+
+def _say_replay(reader: RunReader) -> None:
+    """Say on stderr that only the grading is the run's own."""
+    source = reader.manifest.settings.get("regraded")
+    if isinstance(source, dict):
+        note = f"a replay: the rollouts of run {source.get('run')}, graded again"
         console(is_stderr=True).print(note, soft_wrap=True)
 
 
@@ -318,72 +336,6 @@ def _print_trouble(
     if trouble and trouble.where:
         line.append(f"  {printable(trouble.where)}", style="dim")
     console().print(line, soft_wrap=True)
-
-
-def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
-    """Print one trajectory turn by turn with its rewards, then what its plugins logged."""
-    from arkdev.cli.logs import logs_of, print_logs
-
-    trajectory = reader.trajectory(trajectory_id)
-    group = next((g for g in reader.groups() if trajectory_id in g.trajectory_ids), None)
-    index = group.trajectory_ids.index(trajectory_id) if group else 0
-    reward = group.rewards[index] if group and index < len(group.rewards) else None
-    if as_json:
-        graders = [dataclasses.asdict(grader) for grader in group.graders] if group else []
-        from arkdev.cli.report_failures import trajectory_failures_json
-
-        document = {
-            "trajectory": _trajectory_json(trajectory),
-            "index": index,
-            **trajectory_failures_json(trajectory, group),
-            "reward": reward,
-            "graders": graders,
-            "logs": [dataclasses.asdict(line) for line in logs_of(reader, trajectory)],
-        }
-        print_json(document)
-        return
-    from arkdev.cli.conversation import ConversationPrinter, render_turns
-    from arkdev.cli.report_failures import print_trajectory_failures
-
-    out = console()
-    _print_heading(out, trajectory, reward=reward, group=group)
-    printer = ConversationPrinter(out)
-    printer.sample_extra(group.sample_extra if group else None)
-    printer.attempts(trajectory.attempts)
-    print_trajectory_failures(out, trajectory, group)
-    render_turns(
-        out,
-        messages=trajectory.messages,
-        turns=trajectory.turns,
-        graders=group.graders if group else (),
-        index=index,
-        reward=reward,
-    )
-    print_logs(out, logs_of(reader, trajectory))
-
-
-def _print_heading(
-    out: Any, trajectory: TrajectoryRecord, *, reward: float | None, group: GroupRecord | None
-) -> None:
-    from rich.text import Text
-
-    from arkdev.cli.report_sections import VERDICT_STYLES
-    from arkdev.cli.terminal import duration, number, plural, symbols
-
-    dot = symbols(out).dot
-    parts = [plural(len(trajectory.attempts), "attempt"), duration(trajectory.duration_s)]
-    if trajectory.turns:
-        parts.append(plural(len(trajectory.turns), "turn"))
-    if reward is not None:
-        parts.append(f"reward {number(reward)}")
-    elif group is not None:
-        parts.append("no reward")
-    line = Text(f"{trajectory.trajectory_id} ", style="bold")
-    line.append(trajectory.verdict, style=VERDICT_STYLES[trajectory.verdict])
-    line.append("".join(f"  {dot}  {part}" for part in parts), style="dim")
-    out.print(line)
-    if trajectory.warnings:
-        out.print(Text(f"warnings: {', '.join(trajectory.warnings)}", style="yellow"))
 
 
 def _trajectory_json(trajectory: TrajectoryRecord) -> dict[str, Any]:

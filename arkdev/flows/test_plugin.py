@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import gc
-import platform
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.stalls import stalls_watched
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.test_request import PluginTestRequest
 from arkdev.flows.tracing import Tracing, traced, traffic_rules
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
+from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
 from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import (
+    ThresholdResult,
+    reward_mean_at_least,
+    success_rate_at_least,
+)
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import FunctionHost, InProcessHost
@@ -52,6 +57,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    thresholds: tuple[ThresholdResult, ...] = ()
+    """What was asked for, met or missed."""
     notes: tuple[str, ...] = ()
     """What the test did not do although it was asked to."""
     tracing: Tracing | None = None
@@ -70,7 +77,10 @@ async def run_test(
     """
     called = ServiceMeter()
     statistics = RunStatistics(
-        plan.num_generations, success_threshold=plan.success_threshold, services=called.summary
+        plan.num_generations,
+        success_threshold=plan.success_threshold,
+        services=called.summary,
+        grader_places={grader.name: grader.loaded.plugin.place for grader in plan.graders},
     )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
@@ -78,7 +88,7 @@ async def run_test(
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -107,13 +117,15 @@ async def run_test(
                 judge=judge,
             )
         )
-        stack.enter_context(_rare_garbage_collection())
+        stack.enter_context(rare_garbage_collection())
+        stack.enter_context(stalls_watched(plan, statistics, observer, services))
         host = InProcessHost()
-        engine = _engine(plan, services, recorder, host=host)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -121,10 +133,7 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        limits = await services.limits.report(host)
-        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
-        summary = masked_value(summary, secrets=plan.secrets)
-        run.event("limits", **limits.to_json())
+        summary = await _summed_up(plan, run, statistics, services=services, host=host)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -132,7 +141,8 @@ async def run_test(
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary),
+        exit_code=exit_code_of(summary, request=plan.request),
+        thresholds=compared_thresholds(plan.request, summary),
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
@@ -141,12 +151,44 @@ async def run_test(
     )
 
 
-def exit_code_of(summary: Summary) -> ExitCode:
-    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through."""
+async def _summed_up(
+    plan: PluginTestPlan,
+    run: RunWriter,
+    statistics: RunStatistics,
+    *,
+    services: Services,
+    host: InProcessHost,
+) -> Summary:
+    limits = await services.limits.report(host)
+    run.event("limits", **limits.to_json())
+    summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+    return masked_value(summary, secrets=plan.secrets)
+
+
+def compared_thresholds(
+    request: PluginTestRequest, summary: Summary
+) -> tuple[ThresholdResult, ...]:
+    """Compare the numbers of a run with those that were asked for."""
+    asked = (
+        (request.min_reward_mean, reward_mean_at_least),
+        (request.min_success_rate, success_rate_at_least),
+    )
+    return tuple(
+        compare(at_least, summary=summary) for at_least, compare in asked if at_least is not None
+    )
+
+
+def exit_code_of(summary: Summary, *, request: PluginTestRequest) -> ExitCode:
+    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through.
+
+    A missed threshold is 3, whatever else failed: it is what was asked for by name.
+    """
     verdicts = summary.verdicts
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
+    if not all(threshold.is_met for threshold in compared_thresholds(request, summary)):
+        return ExitCode.THRESHOLD_MISSED
     # a grader that gave up after its retries drops the group without failing a rollout
     gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
     if failed or gave_up or summary.num_ungraded or summary.would_fail_job:
@@ -164,7 +206,12 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
     host = with_faults(host, plan)
     rollouts = RolloutRunner(
@@ -172,7 +219,7 @@ def _engine(
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -187,7 +234,7 @@ def _engine(
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -207,45 +254,18 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
         settings=plan.settings(),
         hashes=plan.hashes(),
-        versions=_versions(),
+        versions=versions(),
         folder=plan.request.out,
         secrets=plan.secrets,
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {"arkdev": __version__, "python": platform.python_version()}
-    for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Look for cycles rarely, and never among what was imported.
-
-    A full collection stops every rollout for as long as it takes to walk all imported modules;
-    with hundreds of rollouts in flight that was a quarter of the time.
-    """
-    threshold = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(1_000, 10, 1000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*threshold)
-        gc.unfreeze()

@@ -17,13 +17,17 @@ _JUDGE = "judge (scripted)"
 
 @contextmanager
 def plugin_traffic(
-    meter: ServiceMeter, *rules: TrafficRule, gateway_url: str, judge: Any | None
+    meter: ServiceMeter,
+    *rules: TrafficRule,
+    judge: Any | None,
+    gateway_url: str | None = None,
 ) -> Iterator[None]:
     """Let the calls pass `rules`, and count what is sent then.
 
-    `judge` is what stands in for Ark in a scripted test, when there is one.
+    `judge` is what stands in for Ark in a scripted test, when there is one. Calls to `gateway_url`
+    are not the plugins' own.
     """
     if judge is not None:
         meter.names[urlsplit(os.environ["ARK_BASE_URL"]).netloc] = _JUDGE
-    with traffic_through([*rules, meter], own_urls=[gateway_url]):
+    with traffic_through([*rules, meter], own_urls=[gateway_url] if gateway_url else []):
         yield

@@ -51,6 +51,7 @@ class LatencySummary:
     count: int
     p50_s: float
     p90_s: float
+    p95_s: float
     p99_s: float
     max_s: float
 
@@ -213,6 +214,7 @@ class LatencyDistribution:
             count=len(ordered),
             p50_s=quantile(ordered, 0.5),
             p90_s=quantile(ordered, 0.9),
+            p95_s=quantile(ordered, 0.95),
             p99_s=quantile(ordered, 0.99),
             max_s=ordered[-1],
         )

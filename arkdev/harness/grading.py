@@ -24,7 +24,7 @@ from arkdev.harness.attempts import (
 from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.plugin_spans import grader_span
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.observe.attempt import AttemptPlace, current_attempt
+from arkdev.observe.attempt import AttemptPlace, current_attempt, in_flight
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
@@ -241,6 +241,8 @@ class GroupGrading:
         ) as span:
             outcome = await self._outcome(grader, sample, rollouts, graded=graded)
             span.tell(outcome)
+        if not graded.faults:
+            return outcome
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
     async def _outcome(
@@ -253,6 +255,7 @@ class GroupGrading:
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         token = current_attempt.set(graded)
+        in_flight[graded] = plugin.is_async
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
             if plugin.kind is PluginKind.SINGLE_GRADER:
@@ -273,6 +276,7 @@ class GroupGrading:
             return outcome_of_exception(error)
         finally:
             current_attempt.reset(token)
+            in_flight.pop(graded, None)
         return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
 
 

@@ -19,7 +19,7 @@ from arkdev.harness.attempts import (
     run_attempts,
 )
 from arkdev.harness.plugin_spans import rollout_span
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import current_attempt, in_flight
 from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
@@ -189,6 +189,7 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        in_flight[session] = self._loaded.plugin.is_async
         session.is_in_a_run = True
         self._door.open(session)
         with rollout_span(
@@ -209,6 +210,7 @@ class RolloutRunner:
             finally:
                 self._door.close(session)
                 current_attempt.reset(token)
+                in_flight.pop(session, None)
             span.tell(outcome)
         return replace(
             outcome,

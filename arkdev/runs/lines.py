@@ -26,6 +26,7 @@ from arkdev.runs.records import (
     GroupRecord,
     Manifest,
     PluginLogRecord,
+    SampleRecord,
     SpanRecord,
     TokenRecord,
     TrajectoryRecord,
@@ -40,12 +41,21 @@ RECORD_TYPES = (
     GroupRecord,
     Manifest,
     PluginLogRecord,
+    SampleRecord,
     SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "sample_extra", "config", "settings", "attributes")
+LENIENT_FIELDS = (
+    "messages",
+    "extra",
+    "sample",
+    "sample_extra",
+    "config",
+    "settings",
+    "attributes",
+)
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"
@@ -97,6 +107,13 @@ def encoded(
     warnings = document.get("warnings")
     line = _ENCODER.encode(document).encode() + b"\n"
     return line, tuple(warnings) if warnings is not None else None
+
+
+def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
+    """Mask `secrets` in JSON that was written before."""
+    if not secrets:
+        return text
+    return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
 
 
 @functools.lru_cache(maxsize=64)

@@ -76,7 +76,7 @@ class Session:
         self.sampling = dict(sampling)
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
-        self.responses = ResponseTree()
+        self.responses = ResponseTree(repr(identity))
         self.is_in_a_run = False
         self.span: Span | None = None
         self.endpoint = services.endpoint

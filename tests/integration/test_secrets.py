@@ -56,6 +56,7 @@ COMMANDS = {
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
     "init": ["init", "new"],
+    "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
     "schema": ["schema", "test"],
@@ -68,6 +69,7 @@ MORE = {
     "what was logged": ["show", "latest", "--logs"],
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
+    "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],
     "one sample": ["test", "plugin", "--sample", "1"],
     "the run's own endpoint": ["test", "plugin", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
 }
