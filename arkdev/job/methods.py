@@ -28,11 +28,6 @@ class CustomizationType(StrEnum):
         """True for the methods that need a pipeline."""
         return self.pipeline is not None
 
-    @property
-    def is_lora(self) -> bool:
-        """True for the methods that train an adapter."""
-        return self.value.endswith("LoRA")
-
 
 _PIPELINE = {
     CustomizationType.GRPO: "GRPOPipeline",

@@ -64,6 +64,17 @@ def find_job_file(root: Path, path: Path | None = None) -> Path | None:
     return path
 
 
+def require_job_file(root: Path, path: Path | None = None) -> Path:
+    """Return the job file as `find_job_file` does. Raises `JobError` also when there is none."""
+    found = find_job_file(root, path)
+    if found is None:
+        raise JobError(
+            f"no job.yaml or job.py in {shown_path(root)}",
+            hint="name the file, or run `arkdev init DIR` for a workspace",
+        )
+    return found
+
+
 def read_job(root: Path, path: Path | None = None) -> Job | None:
     """Read the job of the workspace at `root`, or the one in the file `path`.
 
