@@ -10,7 +10,11 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.harness.failures import Failure, Fate
+from arkdev.harness.grader_diff import GraderDiff
+from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import ThresholdResult
 from arkdev.runs.reader import RunSummary, TornLine
 from arkdev.runs.records import GraderRecord, GroupRecord, Manifest, TrajectoryRecord
 
@@ -30,6 +34,7 @@ class TestDocument(_Document):
     clients_built: int
     judge_calls: int
     client_cost_s: float
+    thresholds: list[ThresholdResult]
     warnings: list[str]
 
 
@@ -38,6 +43,27 @@ class SampleTestDocument(TestDocument):
 
     trajectories: list[TrajectoryRecord]
     groups: list[GroupRecord]
+
+
+class ReplayDocument(_Document):
+    """``arkdev replay RUN --json``."""
+
+    run: str
+    folder: str
+    replayed: str
+    """Id of the run that was graded again."""
+    exit_code: int
+    settings: dict[str, Any]
+    summary: Summary
+    changes: RunChanges
+    diff: GraderDiff | None
+    """Of ``--diff``."""
+    judge_calls: int
+    num_left_out: int
+    """Groups that the run does not hold whole."""
+    num_not_whole: int
+    """Trajectories with values that the run could not keep as they were."""
+    warnings: list[str]
 
 
 class RunsDocument(_Document):
@@ -53,12 +79,27 @@ class RunDocument(_Document):
     torn: list[TornLine]
 
 
+class SiblingRow(TypedDict):
+    """A sibling's advantage, and what it would be without the trajectory."""
+
+    trajectory_id: str
+    advantage: float
+    without: float
+    shift: float
+    changes_sign: bool
+
+
 class TrajectoryDocument(_Document):
     """``arkdev show RUN TRAJECTORY --json``."""
 
     trajectory: TrajectoryRecord
     index: int
     """Place of the trajectory in its group."""
+    fate: Fate
+    failures: list[Failure]
+    """Of its rollout's attempts in order, then of its gradings."""
+    sibling_shift: list[SiblingRow] | None
+    """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
 
@@ -264,6 +305,7 @@ class FoundationModelDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,
     "show-trajectory": TrajectoryDocument,

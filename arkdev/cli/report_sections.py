@@ -286,7 +286,7 @@ def _count_row(name: str, counts: CountSummary, signs: Symbols) -> list[str | Te
     ]
 
 
-def failures(summary: Summary, signs: Symbols) -> Section | None:
+def failed_attempts(summary: Summary, signs: Symbols) -> Section | None:
     """Build the most frequent errors: how often, what, where, for example which."""
     if not summary.errors:
         return None

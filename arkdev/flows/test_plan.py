@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,12 @@ from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
-from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.taping import OpenTape, open_tape
+from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
+from arkdev.harness.stalls import StallRecord, stalls_of_summary
 from arkdev.job.dataset import (
     DatasetLine,
     DatasetWarning,
@@ -29,7 +30,6 @@ from arkdev.job.dataset import (
     summarised_warnings,
 )
 from arkdev.job.job import Job
-from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -42,6 +42,7 @@ from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
+DEFAULT_STALL_THRESHOLD_S = 0.1
 MAX_CONCURRENCY = 100_000
 """More is a slip of the keyboard: no machine holds so many rollouts."""
 
@@ -71,6 +72,10 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    earlier_stalls: tuple[StallRecord, ...] = ()
+    """What its parts found that were not killed."""
+    tape: OpenTape | None = None
+    """What the run is recorded on (``--record``)."""
 
     @property
     def num_rollouts(self) -> int:
@@ -83,11 +88,22 @@ class PluginTestPlan:
         return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run, once interrupted, can go on with ``--resume``."""
+        return True
+
+    @property
     def success_threshold(self) -> float:
         """What was asked for, or what a rollout gets when every grader gives it 1."""
         if self.request.success_threshold is not None:
             return self.request.success_threshold
         return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
+    def stall_threshold_s(self) -> float:
+        """How long a stall lasts at least; 0 watches for none."""
+        asked = self.request.stall_threshold_s
+        return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -114,7 +130,12 @@ class PluginTestPlan:
             "job": shown(self.job.source) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
-                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                {
+                    "name": g.name,
+                    "reference": g.loaded.reference,
+                    "weight": g.weight,
+                    "place": g.loaded.plugin.place,
+                }
                 for g in self.graders
             ],
             "data": [shown(path) for path in self.files],
@@ -167,13 +188,29 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
-    return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
+    return replace(
+        plan,
+        resumed=reader.folder,
+        notes=(*plan.notes, *notes),
+        earlier_stalls=stalls_of_summary(reader.manifest.summary),
+    )
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_flags(request)
+    check_flags(request)
+    if request.record is None:
+        return _resolved(request, workspace)
+    tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
+    try:
+        return replace(_resolved(request, workspace), tape=tape)
+    except BaseException:
+        tape.close()
+        raise
+
+
+def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = _faults(request)
-    notes = _serve_ark_sdk(request)
+    notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -202,8 +239,8 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_samples=num_samples,
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
-        context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        context=context_of(job),
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
         faults=faults,
         warnings=tuple(warnings),
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
@@ -217,16 +254,6 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
-
-
-def _check_flags(request: PluginTestRequest) -> None:
-    threshold = request.success_threshold
-    if threshold is not None and not math.isfinite(threshold):
-        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
-    for name, value in request.sampling.items():
-        wanted = range_missed(name, value)
-        if wanted:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _faults(request: PluginTestRequest) -> FaultPlan | None:
@@ -255,7 +282,8 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+    """Let ``import ark_sdk`` find what the request says; return what there is to say about it."""
     if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
@@ -332,7 +360,8 @@ def _index(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
-def _context(job: Job | None) -> PluginContext:
+def context_of(job: Job | None) -> PluginContext:
+    """Return what plugins are told of the job."""
     if job is None:
         return PluginContext(phase="train")
     return PluginContext(
@@ -343,7 +372,8 @@ def _context(job: Job | None) -> PluginContext:
     )
 
 
-def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Join the variables of a job's plugins. Raises `JobError` where two differ."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

@@ -23,12 +23,19 @@ from arkdev.harness.attempts import (
 )
 from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import current_attempt, in_flight
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.results import read_grader_result
-from arkdev.runs.records import FaultRecord, FaultSide, GraderRecord, GroupRecord, Verdict
+from arkdev.runs.records import (
+    FailedGrading,
+    FaultRecord,
+    FaultSide,
+    GraderRecord,
+    GroupRecord,
+    Verdict,
+)
 from arkdev.types import GroupGraderResult, PluginContext
 
 _T = TypeVar("_T")
@@ -49,6 +56,8 @@ class _GradedAttempt:
 
     name: str
     number: int
+    trajectory_id: str | None
+    """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
 
@@ -59,9 +68,16 @@ class _GradedAttempt:
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
     ) -> None:
         """Record something that went wrong while grading."""
-        started_s = time.perf_counter() - self.started
         self.faults.append(
-            FaultRecord(FaultSide(side), kind, target, started_s, is_injected, detail=detail)
+            FaultRecord(
+                FaultSide(side),
+                kind,
+                target,
+                started_s=time.perf_counter() - self.started,
+                is_injected=is_injected,
+                detail=detail,
+                trajectory_id=self.trajectory_id,
+            )
         )
 
 
@@ -182,6 +198,16 @@ class GroupGrading:
             where=outcome.where,
             traceback=outcome.traceback,
             faults=tuple(faults),
+            failed_attempts=tuple(
+                FailedGrading(
+                    failed.verdict,
+                    error=failed.error,
+                    where=failed.where,
+                    trajectory_id=_only_trajectory(grader, rollouts),
+                )
+                for failed in attempts
+                if failed.verdict is not Verdict.SUCCESS
+            ),
             seq_advantages=None if seq_advantages is None else tuple(seq_advantages),
             tok_advantages=None if tok_advantages is None else tuple(map(tuple, tok_advantages)),
         )
@@ -196,8 +222,9 @@ class GroupGrading:
     ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}", number)
+        graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
+        in_flight[graded] = plugin.is_async
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
             if plugin.kind is PluginKind.SINGLE_GRADER:
@@ -220,6 +247,9 @@ class GroupGrading:
             outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
         finally:
             current_attempt.reset(token)
+            in_flight.pop(graded, None)
+        if not graded.faults:
+            return outcome
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 
@@ -252,6 +282,12 @@ async def _at_once(
     return tuple(task.result() for task in running)
 
 
+def _only_trajectory(grader: Grader, rollouts: Sequence[FinishedRollout]) -> str | None:
+    """Return the id of what a single grader grades in one call; None for a group grader."""
+    is_single = grader.loaded.plugin.kind is PluginKind.SINGLE_GRADER
+    return rollouts[0].record.trajectory_id if is_single else None
+
+
 def _token_counts(rollouts: Sequence[FinishedRollout]) -> list[int] | None:
     counts = [len(r.evidence.token_ids) for r in rollouts if r.evidence is not None]
     return counts if len(counts) == len(rollouts) else None
@@ -282,6 +318,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
         faults=tuple(fault for call in calls for fault in call.faults),
+        failed_attempts=tuple(failed for call in calls for failed in call.failed_attempts),
     )
 
 

@@ -14,6 +14,10 @@ from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
 from arkdev.harness.limits_report import LimitsReport
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.slowest import SlowCall
+from arkdev.harness.stability import Instability
+from arkdev.harness.stalls import StallRecord
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class GraderSummary:
     attempts: dict[str, int]
     metrics: dict[str, MetricSummary]
     latency: LatencySummary | None
+    place: str = ""
+    """file:line of its function; "" when the run did not keep it."""
+    slowest: tuple[SlowCall, ...] = ()
+    """By the first trajectory of the group."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,17 @@ class PassAtK:
 
 
 @dataclass(frozen=True)
+class SuccessSummary:
+    """Graded rollouts whose weighted reward reached the success threshold."""
+
+    num_graded: int
+    num_successes: int
+    rate: float
+    standard_error: float | None
+    """Of the rate, clustered by sample; None for only one sample."""
+
+
+@dataclass(frozen=True)
 class GroupSummary:
     """Groups by verdict and what their rewards say. `num_incomplete` groups are in no pass@k."""
 
@@ -88,6 +107,9 @@ class ToolSummary:
     name: str
     num_calls: int
     latency: LatencySummary | None
+    unstable: tuple[Instability, ...] = ()
+    """How that time grew; quarters in the order in which the rollouts finished."""
+    slowest: tuple[SlowCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +151,82 @@ class ExtremeReward:
 
 
 @dataclass(frozen=True)
+class ShiftSummary:
+    """How far trajectories moved the advantages of their siblings against being dropped."""
+
+    num_trajectories: int
+    num_siblings: int
+    largest: float
+    """Absolute, as is `mean`, which is over all siblings."""
+    mean: float
+    num_sign_changes: int
+    """Siblings that are pushed the other way because of it."""
+    largest_of: str
+    """The trajectory that moved a sibling by `largest`."""
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Failures of one kind that were handled alike. Each of the three dicts counts all of them."""
+
+    side: str
+    """``model``, ``tool``, ``rollout``, ``grader``"""
+    kind: str
+    """Of a fault its kind; of a failed attempt ``exception``, ``timeout``, ``bad_result`` or the
+    status that the plugin returned."""
+    plugin: str
+    """Whose call it fell on: ``rollout`` or ``grader``."""
+    is_injected: bool
+    handling: str
+    """`failures.Handling`"""
+    count: int
+    attempts: dict[str, int]
+    """How many failures fell on rollouts (or gradings) of 1, 2, 3, ... attempts."""
+    verdicts: dict[str, int]
+    """How these ended."""
+    fates: dict[str, int]
+    """What became of their trajectories: `failures.Fate`."""
+    shift: ShiftSummary | None
+    """None when no single trajectory of theirs is in a group with built-in advantages."""
+    examples: tuple[str, ...]
+    """Trajectory ids; of what concerns a whole group its first one."""
+
+
+@dataclass(frozen=True)
+class SuspectReward:
+    """A trajectory whose reward may stand for a failure."""
+
+    trajectory_id: str
+    reward: float
+    """What the grader concerned gave, or the weighted sum."""
+    cause: str
+    """What went wrong: ``tool 503``."""
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Errors that look swallowed; `swallowed_errors.QUESTIONS` has a text for each code."""
+
+    code: str
+    count: int
+    """Trajectories."""
+    examples: tuple[SuspectReward, ...]
+
+
+@dataclass(frozen=True)
+class FailureSummary:
+    """What went wrong in a run and what became of it (docs/failures.md)."""
+
+    num_faults: int
+    num_injected: int
+    num_failed_attempts: int
+    faults: tuple[FailureRow, ...]
+    """The most frequent first, as below."""
+    failed_attempts: tuple[FailureRow, ...]
+    suspicions: tuple[Suspicion, ...]
+
+
+@dataclass(frozen=True)
 class Summary:
     """See the module. Latencies in seconds; counts per rollout are over successful rollouts."""
 
@@ -150,6 +248,8 @@ class Summary:
     would_fail_job: bool
     reward: RewardSummary | None
     """The weighted reward."""
+    success: SuccessSummary | None
+    """None when nothing was graded."""
     lowest: ExtremeReward | None
     highest: ExtremeReward | None
     graders: tuple[GraderSummary, ...]
@@ -157,6 +257,8 @@ class Summary:
     rollout_latency: LatencySummary | None
     model_call_latency: LatencySummary | None
     tools: tuple[ToolSummary, ...]
+    services: tuple[ServiceSummary, ...]
+    """What the plugins called over HTTP for themselves; of a resumed run, since then."""
     turns: CountSummary | None
     prompt_tokens: CountSummary | None
     completion_tokens: CountSummary | None
@@ -177,10 +279,14 @@ class Summary:
     warnings: tuple[WarningSummary, ...]
     errors: tuple[ErrorSummary, ...]
     """The most frequent first."""
+    failures: FailureSummary | None
+    """None when nothing went wrong."""
     first_failure: str | None
     """Id of the first rollout that did not succeed."""
     limits: LimitsReport | None = None
     """What the limits of the run did; None when there is nothing to tell."""
+    stalls: tuple[StallRecord, ...] = ()
+    """What blocked or starved other rollouts, the most expensive first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""

@@ -72,6 +72,8 @@ class FaultRecord:
     handled_by: HandledBy = HandledBy.NOBODY
     detail: str = ""
     """The error's text, or the injected delay."""
+    trajectory_id: str | None = None
+    """Which trajectory a single grader was grading; None elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,14 @@ class TurnRecord:
 
 
 @dataclass(frozen=True)
+class SampleRecord:
+    """A sample as its rollouts and graders were given it: a line of ``samples.jsonl``."""
+
+    sample_index: int
+    sample: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class TrajectoryRecord:
     """One finished rollout: a line of ``trajectories.jsonl``."""
 
@@ -166,6 +176,17 @@ class TokenRecord:
 
 
 @dataclass(frozen=True)
+class FailedGrading:
+    """An attempt of a grader that did not end well."""
+
+    verdict: Verdict
+    error: str | None = None
+    where: str | None = None
+    trajectory_id: str | None = None
+    """Which trajectory a single grader was grading; None: all of the group."""
+
+
+@dataclass(frozen=True)
 class GraderRecord:
     """What one grader said of a group. A reward is a finite number or None (ungraded), never 0
     in place of an error."""
@@ -183,6 +204,8 @@ class GraderRecord:
     traceback: str | None = None
     faults: tuple[FaultRecord, ...] = ()
     """Of all its attempts, those included that a later attempt made good."""
+    failed_attempts: tuple[FailedGrading, ...] = ()
+    """Of all its calls, those included that a later attempt made good."""
     seq_advantages: tuple[float | None, ...] | None = None
     """Advantages of its own instead of the built-in ones, in the order of `rewards`."""
     tok_advantages: tuple[tuple[float, ...] | None, ...] | None = None
@@ -213,7 +236,7 @@ class Manifest:
     schema_version: int
     run_id: str
     kind: str
-    """``test``, later ``debug`` and ``train``."""
+    """``test`` or ``replay``, later ``debug`` and ``train``."""
     status: str
     """``running`` until the run says how it ended."""
     started_at: str

@@ -218,6 +218,7 @@ SHORT_IS_GOOD = """
 def test_the_mean_counts_rollouts_not_turns_and_leaves_failures_out(
     workspace: Workspace, arkdev: Command
 ) -> None:
+    """Field case 10.3."""
     workspace.write("plugins/rollout.py", TURNS)
     workspace.write("plugins/grader.py", SHORT_IS_GOOD)
     workspace.samples("2", "8", "0")

@@ -51,6 +51,7 @@ ENDS = {
         ("plan bucket.yaml --backend remote", 0),
         ("plan bucket.yaml --backend local", 2),
     ],
+    "replay": [("replay latest", 2), ("replay nothing --diff recorded recorded", 2)],
     "run": [("run good.py", 0), ("run bad.py", 1), ("run exits.py", 3), ("run none.py", 2)],
     "runs": [("runs", 0)],
     "schema": [("schema", 0), ("schema runs", 0), ("schema none", 2)],

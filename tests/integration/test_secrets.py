@@ -52,6 +52,7 @@ COMMANDS = {
     "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
     "init": ["init", "new"],
     "plan": ["plan"],
+    "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
     "schema": ["schema", "test"],
@@ -61,6 +62,7 @@ COMMANDS = {
 MORE = {
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
+    "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],
     "one sample": ["test", "plugin", "--sample", "1"],
     "the run's own endpoint": ["test", "plugin", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
 }

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,12 @@ from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader, TornLine, find_run, list_runs
 from arkdev.runs.records import (
     Attempt,
+    FailedGrading,
+    FaultRecord,
+    FaultSide,
     GraderRecord,
     GroupRecord,
+    HandledBy,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -68,6 +73,29 @@ def test_records_come_back_as_they_were_written(tmp_path):
     assert [event["kind"] for event in reader.events()] == ["started"]
     assert reader.torn == []
     assert reader.manifest == writer.manifest
+
+
+def test_faults_and_advantages_come_back_as_they_were_written(tmp_path):
+    fault = FaultRecord(FaultSide.TOOL, "503", "api.example", 0.25, True, HandledBy.PLUGIN, "坏")
+    on_its_own = FaultRecord(FaultSide.GRADER, "raise", "weather", 0.0, trajectory_id="7.1")
+    attempts = (Attempt(Verdict.RETRY, 0.5, faults=(fault, on_its_own)), TRAJECTORY.attempts[-1])
+    trajectory = replace(TRAJECTORY, attempts=attempts)
+    grader = replace(
+        GROUP.graders[0],
+        faults=(on_its_own,),
+        failed_attempts=(FailedGrading(Verdict.RETRY, "busy", "g.py:3", "7.1"),),
+        seq_advantages=(0.5, None),
+        tok_advantages=((0.5, -0.5), None),
+    )
+    group = replace(GROUP, graders=(grader,))
+    writer = RunWriter.create(tmp_path, kind="test", settings={}, hashes={}, versions={})
+    writer.trajectory(trajectory)
+    writer.group(group)
+    reader = RunReader(writer.folder)
+    (read,) = reader.trajectories()
+    assert (read, list(reader.groups())) == (trajectory, [group])
+    assert read.attempts[0].faults[0].handled_by is HandledBy.PLUGIN
+    writer.finish("finished", {})
 
 
 def test_torn_last_line_is_skipped_and_reported_once(tmp_path):
@@ -138,7 +166,8 @@ def test_runs_are_listed_newest_first_and_found_by_name(tmp_path, monkeypatch):
     assert find_run(tmp_path, "latest") == new
     assert find_run(tmp_path, old.name) == old
     assert find_run(tmp_path, str(old)) == old
-    unique_end = next(old.name[-n:] for n in range(1, 9) if not new.name.endswith(old.name[-n:]))
+    # from the dash on: a digit or two may be how both names begin
+    unique_end = next(old.name[-n:] for n in range(5, 9) if not new.name.endswith(old.name[-n:]))
     assert find_run(tmp_path, unique_end) == old
 
 

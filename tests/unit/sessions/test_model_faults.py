@@ -109,6 +109,14 @@ async def test_an_injected_error_is_sent_again_as_a_real_one_would_be(kind, num_
     assert len(session.faults) == num_sends
 
 
+async def test_the_retry_after_of_an_injected_429_counts_as_a_real_one():
+    async with running(inject="model.429=100%:61s") as run:
+        session = run.session()
+        with pytest.raises(EndpointResponseError, match=r"injected 429 \(it asks to wait 61 s"):
+            await session.complete(BODY)
+    assert [fault.kind for fault in session.faults] == ["429"]
+
+
 async def test_sends_are_drawn_apart_so_a_call_that_goes_out_again_can_be_answered():
     async with running(inject="model.429=50%") as run:
         session = run.session()
