@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from arkdev.job.reader import (
 from arkdev.job.workspace import find_workspace
 from arkdev.job.yaml_tree import YamlTree
 from arkdev.plugin import ark_sdk
+from arkdev.plugin.loading import LoadedPlugin
 
 FIRST_LINES = 100
 """Samples of each data file that are looked at."""
@@ -89,7 +90,13 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
     if job is not None:
         parts = _parts_of_job(job)
         warnings += [_split(text) for text in job.warnings] + _doubts(job)
-    problems += _plugin_problems(parts.plugins, root=root)
+    for reference, is_rollout in parts.plugins:
+        try:
+            loaded = plugin_of_job(reference, root=root, is_rollout=is_rollout)
+        except ConfigurationError as error:
+            problems += _findings(error)
+        else:
+            warnings += _slow_plugin(loaded, job, reference=reference)
     for file, where in parts.files:
         found, odd = _file_findings(file, where=where)
         problems += found
@@ -165,14 +172,19 @@ def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _plugin_problems(
-    plugins: Iterable[tuple[PluginReference, bool]], *, root: Path
+def _slow_plugin(
+    loaded: LoadedPlugin, job: Job | None, *, reference: PluginReference
 ) -> Iterator[Finding]:
-    for reference, is_rollout in plugins:
-        try:
-            plugin_of_job(reference, root=root, is_rollout=is_rollout)
-        except ConfigurationError as error:
-            yield from _findings(error)
+    """A limit below what a step asks for at once makes training wait (RULE-04)."""
+    limit = loaded.plugin.runtime.request_concurrency
+    wanted = 8 * (job.batch_size or 0) if job else 0
+    if limit < wanted:
+        yield Finding(
+            reference.where or loaded.plugin.place,
+            f"{reference.name}: request_concurrency {limit} is less than batch_size * 8, {wanted}",
+            "training waits for the plugin; set it in the decorator's Runtime to what the plugin's "
+            "own services bear",
+        )
 
 
 def _size_findings(files: Sequence[tuple[Path, str]]) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat, field_validator
 
-from arkdev.job.model import JobModel, part_of
+from arkdev.job.model import JobModel, NoBoolean, part_of
 from arkdev.job.paths import filesystem_path
 from arkdev.job.problems import KeyPath
 
@@ -17,14 +17,8 @@ MAX_FILE_BYTES = 2 * 1024**3
 """Size of one local file: 2 GB (JOB-16)."""
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is expected, not a boolean")
-    return value
-
-
-Number = Annotated[FiniteFloat, BeforeValidator(_no_boolean)]
-Count = Annotated[int, BeforeValidator(_no_boolean), Field(ge=1)]
+_Count = Annotated[int, Field(ge=1), NoBoolean]
+_Multiplier = Annotated[FiniteFloat, Field(gt=0), NoBoolean]
 _Name = Annotated[str, Field(min_length=1)]
 
 
@@ -35,8 +29,8 @@ class DatasetReference(JobModel):
 
     dataset_id: _Name | None = None
     dataset_version_id: _Name | None = None
-    multiplier: Annotated[Number, Field(gt=0)] | None = None
-    sample_count: Count | None = None
+    multiplier: _Multiplier | None = None
+    sample_count: _Count | None = None
 
     @classmethod
     def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:
@@ -52,8 +46,8 @@ class PresetDataset(JobModel):
     excluding = (("inject_multiplier", "inject_sample_count"),)
 
     dataset_version_id: _Name
-    inject_multiplier: Annotated[Number, Field(gt=0)] | None = None
-    inject_sample_count: Count | None = None
+    inject_multiplier: _Multiplier | None = None
+    inject_sample_count: _Count | None = None
 
 
 def _as_list(value: Any) -> Any:
@@ -117,14 +111,12 @@ class Data(JobModel):
 
     training_set: TrainingDataset
     validation_set: TrainingDataset | None = None
-    validation_percentage: Annotated[Number, Field(gt=0, lt=100)] | None = None
+    validation_percentage: Annotated[FiniteFloat, Field(gt=0, lt=100), NoBoolean] | None = None
     """Percent of the training set."""
     preset_dataset: PresetDatasets = None
-    max_invalid_records_ratio: Annotated[Number, Field(ge=0, le=1)] | None = None
+    max_invalid_records_ratio: Annotated[FiniteFloat, Field(ge=0, le=1), NoBoolean] | None = None
     """Share of the records, from 0 to 1."""
-    max_invalid_records_number: Annotated[int, BeforeValidator(_no_boolean), Field(ge=0)] | None = (
-        None
-    )
+    max_invalid_records_number: Annotated[int, Field(ge=0), NoBoolean] | None = None
 
     @classmethod
     def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:

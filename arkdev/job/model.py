@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     ValidationError,
     model_validator,
@@ -55,6 +56,16 @@ _KEYS_OF_PLACES = {
 def _place_of_key() -> dict[str, str]:
     places = {key: place for place, keys in _KEYS_OF_PLACES.items() for key in keys}
     return {**dict.fromkeys(catalogue(), "hyperparameters"), **places}
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is expected, not a boolean")
+    return value
+
+
+NoBoolean = BeforeValidator(_no_boolean)
+"""For numbers: Python would take True for 1."""
 
 
 class JobModel(BaseModel):

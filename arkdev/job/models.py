@@ -20,10 +20,10 @@ from pydantic import (
 
 from arkdev.errors import ComesLaterError
 from arkdev.job.capture import JobSubmitted, current_capture
-from arkdev.job.data import Count, Data, DatasetReference, PresetDataset, TrainingDataset
+from arkdev.job.data import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.hyperparameters import check_value
 from arkdev.job.methods import DEFAULT_PIPELINE, METHOD_OF_PIPELINE, CustomizationType
-from arkdev.job.model import JobModel, located_errors
+from arkdev.job.model import JobModel, NoBoolean, located_errors
 from arkdev.job.pipelines import (
     GRPOPipeline,
     OPDPipeline,
@@ -108,7 +108,7 @@ class ModelCustomizationJob(JobModel):
     custom_rl_pipeline: SerializeAsAny[Annotated[Pipeline, PlainValidator(_pipeline)]] | None = None
     enable_trajectory: bool | None = None
     hyperparameters: dict[str, Any] = Field(default_factory=dict)
-    save_model_limit: Annotated[Count, Field(le=MAX_SAVED_MODELS)] | None = None
+    save_model_limit: Annotated[int, Field(ge=1, le=MAX_SAVED_MODELS), NoBoolean] | None = None
     debug_config: ModelCustomizationJobRLDebugConfig | None = None
     tags: list[Tag] | None = None
     resource_group: Annotated[str, Field(min_length=1)] | None = None

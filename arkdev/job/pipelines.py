@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from arkdev.errors import ConfigurationError
-from arkdev.job.model import JobModel, located_errors
+from arkdev.job.model import JobModel, NoBoolean, located_errors
 from arkdev.job.problems import KeyPath
 from arkdev.job.references import TeacherConfig
 from arkdev.plugin.runtime import Runtime
@@ -51,13 +51,7 @@ def _environment(value: Any) -> Any:
     return value
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is expected, not a boolean")
-    return value
-
-
-Weight = Annotated[FiniteFloat, BeforeValidator(_no_boolean)]
+Weight = Annotated[FiniteFloat, NoBoolean]
 Environment = Annotated[dict[str, str], BeforeValidator(_environment)]
 
 

@@ -220,8 +220,7 @@ def _methods() -> list[dict[str, Any]]:
         if method.pipeline is None:
             rules.append({"if": chosen, "then": {"not": {"required": ["custom_rl_pipeline"]}}})
             continue
-        kind = {"pipeline_type": {"const": method.pipeline}}
-        pipeline = {"properties": kind}
+        pipeline = {"$ref": _DEFS + method.pipeline}
         rule = {"required": ["custom_rl_pipeline"], "properties": {"custom_rl_pipeline": pipeline}}
         rules.append({"if": chosen, "then": rule})
     neither = {"required": ["customization_type"]}

@@ -85,11 +85,11 @@ CONTAINERS = {"data", "data.training_set", "data.validation_set", "debug_config"
 
 def test_every_key_of_the_job_has_a_row() -> None:
     keys = {".".join(key): key for key in keys_of(ModelCustomizationJob)}
-    special = {"customization_type", "hyperparameters", "data.validation_set.preset_dataset"}
+    special = ("customization_type", "hyperparameters", "data.validation_set.preset_dataset")
     rowless = {
         name
         for name, key in keys.items()
-        if name not in CONTAINERS | special and capability_of(key) is None
+        if name not in CONTAINERS and not name.startswith(special) and capability_of(key) is None
     }
     assert rowless == set()
     plugin_rows = {f"custom_rl_pipeline.{kind}" for kind in ("rollout", "graders")}

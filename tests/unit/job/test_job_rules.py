@@ -111,9 +111,7 @@ def test_the_pipeline_says_the_method(pipeline: Any, method: str) -> None:
 
 def test_opd_needs_a_teacher() -> None:
     found = problems(customization_type="OPD", custom_rl_pipeline=PIPELINE)
-    assert found == {
-        "custom_rl_pipeline.teachers": "at least one is needed: a name and its model"
-    }
+    assert found == {"custom_rl_pipeline.teachers": "at least one is needed: a name and its model"}
 
 
 @pytest.mark.parametrize(
