@@ -1,4 +1,4 @@
-"""Job files as the documents write them: one set of fields in Python and in YAML (JOB, CT, PIPE)."""
+"""Job files as the documents write them: one set of fields in Python and in YAML."""
 
 from __future__ import annotations
 

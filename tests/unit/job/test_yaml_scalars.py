@@ -12,8 +12,31 @@ from arkdev.job.yaml_tree import PlainScalar, parse_yaml
 
 PLAIN = string.ascii_letters + string.digits + "._+-:/~%中文é"
 CONFUSING = st.sampled_from(
-    ["no", "on", "yes", "off", "y", "012345", "0123", "12:30", "1:20:30", "2024-01-01", "1e3"]
-    + ["0x1F", "0o17", "1_000", "True", "NO", ".5", "1.10", "250115", "+1", "-0", "1e-5", ".inf"]
+    [
+        "no",
+        "on",
+        "yes",
+        "off",
+        "y",
+        "NO",
+        "True",
+        "012345",
+        "0123",
+        "12:30",
+        "1:20:30",
+        "2024-01-01",
+        "1e3",
+        "0x1F",
+        "0o17",
+        "1_000",
+        ".5",
+        "1.10",
+        "250115",
+        "+1",
+        "-0",
+        "1e-5",
+        ".inf",
+    ]
 )
 PLAIN_WORDS = st.text(PLAIN, min_size=1, max_size=12).filter(
     lambda text: text[0] not in "-:~%" and text[-1] != ":" and text.lower() != "null"
