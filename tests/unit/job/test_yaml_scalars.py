@@ -10,32 +10,13 @@ from hypothesis import strategies as st
 from arkdev.job.hyperparameters import check_value
 from arkdev.job.yaml_tree import PlainScalar, parse_yaml
 
+REPEATABLE = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 PLAIN = string.ascii_letters + string.digits + "._+-:/~%中文é"
 CONFUSING = st.sampled_from(
     [
-        "no",
-        "on",
-        "yes",
-        "off",
-        "y",
-        "NO",
-        "True",
-        "012345",
-        "0123",
-        "12:30",
-        "1:20:30",
-        "2024-01-01",
-        "1e3",
-        "0x1F",
-        "0o17",
-        "1_000",
-        ".5",
-        "1.10",
-        "250115",
-        "+1",
-        "-0",
-        "1e-5",
-        ".inf",
+        *("no", "on", "yes", "off", "y", "NO", "True", "012345", "0123", "12:30", "1:20:30"),
+        *("2024-01-01", "1e3", "0x1F", "0o17", "1_000", ".5", "1.10", "250115", "+1", "-0"),
+        *("1e-5", ".inf"),
     ]
 )
 PLAIN_WORDS = st.text(PLAIN, min_size=1, max_size=12).filter(
@@ -48,7 +29,7 @@ ANY_TEXT = st.text(
 
 
 @given(st.one_of(CONFUSING, PLAIN_WORDS))
-@settings(max_examples=80, deadline=None)
+@REPEATABLE
 def test_an_unquoted_scalar_is_its_own_text(text: str) -> None:
     tree = parse_yaml(f"envs: {{A: 1}}\nversion: {text}  # a comment\n", source="job.yaml")
     assert tree.problems == []
@@ -58,7 +39,7 @@ def test_an_unquoted_scalar_is_its_own_text(text: str) -> None:
 
 
 @given(ANY_TEXT)
-@settings(max_examples=40, deadline=None)
+@REPEATABLE
 def test_a_quoted_scalar_is_text_and_is_never_typed(text: str) -> None:
     quoted = "'" + text.replace("'", "''") + "'"
     tree = parse_yaml(f"name: {quoted}\n", source="job.yaml")
@@ -68,14 +49,14 @@ def test_a_quoted_scalar_is_text_and_is_never_typed(text: str) -> None:
 
 
 @given(st.floats(min_value=1e-300, max_value=1e300))
-@settings(max_examples=40, deadline=None)
+@REPEATABLE
 def test_a_number_is_the_same_bare_and_quoted(number: float) -> None:
     bare = PlainScalar(repr(number)).as_typed()
     assert check_value("lr", bare) == check_value("lr", repr(number)) == number
 
 
 @given(st.integers(min_value=1, max_value=10**12))
-@settings(max_examples=20, deadline=None)
+@REPEATABLE
 def test_a_whole_number_stays_whole(number: int) -> None:
     for written in (PlainScalar(number).as_typed(), str(number), float(number)):
         value = check_value("num_steps", written)
