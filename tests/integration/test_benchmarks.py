@@ -113,3 +113,21 @@ def test_the_regrading_benchmark_grades_every_trajectory():
     assert told.returncode == 0, told.stderr
     assert len(told.stdout.splitlines()) == 9
     assert "arkdev replay --diff recorded" in told.stdout
+
+
+def test_the_tracing_benchmark_counts_every_span():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "tracing.py"), "--json"),
+            *("--in-flight", "2", "--rollouts-per-slot", "1", "--latencies-ms", "1"),
+            *("--rounds", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = {each["way"]: each for each in json.loads(told.stdout)}
+    assert measured["file"]["spans_got"] == measured["otlp"]["spans_got"] == 2 * 5
+    assert measured["off"]["spans_got"] == 0
