@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,13 @@ from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
 from arkdev.job.dataset import (
     DatasetLine,
-    DatasetWarning,
     parse_sample,
     read_files,
     summarised_warnings,
 )
+from arkdev.job.invalid_records import DatasetWarning, InvalidRecords, Tolerance
 from arkdev.job.job import Job
+from arkdev.job.job_data import tolerance_of, training_sources
 from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
@@ -65,6 +66,8 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    """How many lines may be passed over because they are no samples."""
     faults: FaultPlan | None = None
     """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
@@ -96,7 +99,9 @@ class PluginTestPlan:
 
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
-        lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
+        invalid = InvalidRecords(self.tolerance)
+        of_files = read_files(self.files, limit=self.request.limit, invalid=invalid)
+        lines = [self.line] if self.line else of_files
         hyperparameters = self.job.hyperparameters if self.job else {}
         for line in lines:
             yield SampleToRun(
@@ -186,8 +191,12 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    files = _files(request, job)
-    line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
+    files = _files(request, job, workspace)
+    of_job = job is not None and not request.data
+    tolerance = tolerance_of(job.data) if job and of_job else Tolerance()
+    invalid = InvalidRecords(tolerance)
+    where = job.where_data if job and of_job else ""
+    line, num_samples, warnings = _samples(request, files, where=where, invalid=invalid)
     batch_size = job.batch_size if job else None
     concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
@@ -204,6 +213,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         concurrency=concurrency,
         context=_context(job),
         envs=_joined_envs([envs, *(envs for _, envs in graders)]),
+        tolerance=tolerance,
         faults=faults,
         warnings=tuple(warnings),
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
@@ -266,57 +276,53 @@ def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
     return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
 
 
-def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
+def _files(request: PluginTestRequest, job: Job | None, workspace: Workspace) -> tuple[Path, ...]:
     if request.data:
         return request.data
-    is_given = request.sample is not None and _index(request.sample) is None
-    if job is not None and (job.training_files or is_given):
+    if job is not None and job.training_files:
         return job.training_files
-    if is_given:
+    if request.sample is not None and _index(request.sample) is None:
         return ()
     if job is not None:
-        raise JobError(
-            "the job's training data is on the platform, not in local files",
-            where=str(job.source),
-            hint="name a file with --data FILE",
-        )
+        try:
+            sources = training_sources(job.data, workspace=workspace)
+        except DataError as error:
+            error.where = error.where or str(job.source)
+            raise
+        return tuple(path for source in sources for path in source.paths)
     raise UsageError("no data", hint="name a file with --data FILE")
 
 
-def _where_data(request: PluginTestRequest, job: Job | None) -> str:
-    return job.where_data if job and not request.data else ""
-
-
 def _samples(
-    request: PluginTestRequest, files: Sequence[Path], *, where: str
+    request: PluginTestRequest, files: Sequence[Path], *, where: str, invalid: InvalidRecords
 ) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
     """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
     try:
         if request.sample is not None:
-            line = _one_sample(request.sample, files)
+            line = _one_sample(request.sample, files, invalid=invalid)
             return line, 1, summarised_warnings([line])
         count = 0
 
         def counted() -> Iterator[DatasetLine]:
             nonlocal count
-            for line in read_files(files, limit=request.limit):
+            for line in read_files(files, limit=request.limit, invalid=invalid):
                 count += 1
                 yield line
 
         warnings = summarised_warnings(counted())
-        return None, count, warnings
+        return None, count, [*invalid.warnings(), *warnings]
     except DataError as error:
         if where and not all(path.is_file() for path in files):
             error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
         raise
 
 
-def _one_sample(text: str, files: Sequence[Path]) -> DatasetLine:
+def _one_sample(text: str, files: Sequence[Path], *, invalid: InvalidRecords) -> DatasetLine:
     wanted = _index(text)
     if wanted is None:
         return parse_sample(text)
     count = 0
-    for line in read_files(files):
+    for line in read_files(files, invalid=invalid):
         if line.index == wanted:
             return line
         count += 1

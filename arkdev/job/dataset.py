@@ -18,7 +18,7 @@ from arkdev.job.dataset_files import (
     no_progress,
     scan_file,
 )
-from arkdev.job.invalid_records import InvalidRecords
+from arkdev.job.invalid_records import DatasetWarning, InvalidRecords
 from arkdev.job.json_line import JsonProblem, parse_json
 from arkdev.job.paths import readable, shown_path
 from arkdev.job.problems import Problem, make_error
@@ -26,20 +26,6 @@ from arkdev.job.sample import SampleProblem, make_sample
 from arkdev.types import ChatCompletionSample
 
 _SAMPLE_HINT = 'a sample is one JSON object: {"messages": [{"role": "user", "content": "..."}]}'
-
-
-@dataclass(frozen=True)
-class DatasetWarning:
-    """Something accepted that may not be meant. `where` is file:line of the first time."""
-
-    where: str
-    message: str
-    count: int = 1
-    """Lines with the same warning."""
-
-    def __str__(self) -> str:
-        again = f" ({self.count} lines)" if self.count > 1 else ""
-        return f"{self.where}: {self.message}{again}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +46,8 @@ class DatasetLine:
     where: str
     """file:line for messages."""
     warnings: tuple[str, ...] = ()
+    file_number: int = 0
+    """Place of the file among those that were read together."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +103,9 @@ def read_files(
         raise make_error(DataError, refused, hint="nothing was read")
     invalid = InvalidRecords() if invalid is None else invalid
     index = 0
-    for path, shown, item in _scan(paths, on_bytes=on_bytes):
+    for file, item in _scan(paths, on_bytes=on_bytes):
         if isinstance(item, FileLine):
-            item = parse_line(item, path=path, index=index, where=f"{shown}:{item.number}")
+            item = parse_line(item, file, index=index)
         if isinstance(item, Problem):
             invalid.add(item)
         else:
@@ -128,27 +116,37 @@ def read_files(
     invalid.check(num_samples=index)
 
 
+@dataclass(frozen=True)
+class DataFile:
+    """A file among those that are read together; lines of the command line have none."""
+
+    path: Path | None
+    number: int
+    """Its place among them, from 0."""
+    shown: str
+    """Its name in messages."""
+
+
 def _scan(
     paths: Sequence[Path], *, on_bytes: Callable[[int], None]
-) -> Iterator[tuple[Path, str, FileLine | DatasetLine | Problem]]:
-    for path in paths:
-        shown = shown_path(path)
+) -> Iterator[tuple[DataFile, FileLine | DatasetLine | Problem]]:
+    for number, path in enumerate(paths):
+        file = DataFile(path, number, shown_path(path))
         for item in scan_file(path, on_bytes=on_bytes):
-            yield path, shown, item
+            yield file, item
 
 
 def parse_sample(text: str, *, where: str = "--sample") -> DatasetLine:
     """Return the sample that `text`, one JSON object, holds. Raises `DataError`."""
-    found = parse_line(FileLine(1, 0, readable(text)), path=None, index=0, where=where)
+    found = parse_line(FileLine(1, 0, readable(text)), DataFile(None, 0, where), index=0)
     if isinstance(found, Problem):
         raise make_error(DataError, [found], hint=_SAMPLE_HINT)
     return found
 
 
-def parse_line(
-    line: FileLine, *, path: Path | None, index: int, where: str
-) -> DatasetLine | Problem:
+def parse_line(line: FileLine, file: DataFile, *, index: int) -> DatasetLine | Problem:
     """Return the sample that a line holds, or what keeps it from being one."""
+    where = f"{file.shown}:{line.number}" if file.path else file.shown
     warnings: list[str] = []
     try:
         raw, was_replaced = parse_json(line.text)
@@ -156,13 +154,13 @@ def parse_line(
             return LineProblem(where, "a JSON object is expected")
         sample = make_sample(raw, warn=warnings.append)
     except JsonProblem as problem:
-        return LineProblem(_json_place(problem, path=path, where=where), str(problem))
+        return LineProblem(_json_place(problem, file, where=where), str(problem))
     except SampleProblem as problem:
         return LineProblem(where, str(problem))
     if was_replaced:
         warnings.append("half a surrogate pair is no character; it was replaced by U+FFFD")
     return DatasetLine(
-        path=path,
+        path=file.path,
         line_number=line.number,
         offset=line.offset,
         index=index,
@@ -170,11 +168,12 @@ def parse_line(
         sample=sample,
         where=where,
         warnings=tuple(warnings),
+        file_number=file.number,
     )
 
 
-def _json_place(problem: JsonProblem, *, path: Path | None, where: str) -> str:
+def _json_place(problem: JsonProblem, file: DataFile, *, where: str) -> str:
     if problem.column is None:
         return where
     # On the command line the text may have lines of its own.
-    return f"{where}:{problem.column}" if path else f"{where}:{problem.line}:{problem.column}"
+    return f"{where}:{problem.column}" if file.path else f"{where}:{problem.line}:{problem.column}"

@@ -55,7 +55,7 @@ def check_files(paths: Sequence[Path]) -> list[Problem]:
             0,
             Problem(
                 shown_path(paths[MAX_FILES]),
-                f"{len(paths)} files in one set, at most {MAX_FILES} are allowed; join some of them",
+                f"{len(paths)} files in one set, at most {MAX_FILES} are allowed; join some",
             ),
         )
     return problems
@@ -74,7 +74,9 @@ def _file_problem(path: Path) -> Problem | None:
     except OSError as error:
         return Problem(shown, f"the file cannot be read: {error.strerror}")
     if size > MAX_FILE_BYTES:
-        return Problem(shown, f"the file has {size / 1024**3:.2f} GB, at most 2 are allowed; split it")
+        return Problem(
+            shown, f"the file has {size / 1024**3:.2f} GB, at most 2 are allowed; split it"
+        )
     return None
 
 

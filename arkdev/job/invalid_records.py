@@ -1,4 +1,4 @@
-"""Lines that are no samples: counted, told, and tolerated as far as the job says (JOB-28, JOB-29)."""
+"""Lines that are no samples: counted, told, tolerated as far as the job says (JOB-28, JOB-29)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ from arkdev.job.problems import Problem, make_error
 
 MAX_PROBLEMS = 20
 """So many are told; where none is tolerated, reading stops at them."""
+
+
+@dataclass(frozen=True)
+class DatasetWarning:
+    """Something accepted that may not be meant. `where` is file:line of the first time."""
+
+    where: str
+    message: str
+    count: int = 1
+    """Lines with the same warning."""
+
+    def __str__(self) -> str:
+        again = f" ({self.count} lines)" if self.count > 1 else ""
+        return f"{self.where}: {self.message}{again}"
 
 
 @dataclass(frozen=True)
@@ -36,9 +50,7 @@ class Tolerance:
                 "0.05 for one line in twenty"
             )
         if self.number is not None and self.number < 0:
-            raise ValueError(
-                f"max_invalid_records_number is {self.number}; at least 0 is expected"
-            )
+            raise ValueError(f"max_invalid_records_number is {self.number}; at least 0 is expected")
 
     @property
     def name(self) -> str:
@@ -83,6 +95,14 @@ class InvalidRecords:
             return False
         limit = math.inf if self.tolerance.ratio is not None else self.tolerance.number or 0
         return self.count > limit or self.num_of_files > 0
+
+    def warnings(self) -> list[DatasetWarning]:
+        """Tell what was passed over, for a report; nothing when nothing was."""
+        if not self.first:
+            return []
+        first = self.first[0]
+        message = f"passed over, as {self.tolerance.name} allows: {first.message}"
+        return [DatasetWarning(first.where, message, self.count)]
 
     def check(self, *, num_samples: int) -> None:
         """Raise `DataError` when they are more than is tolerated beside so many samples."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arkdev.job.models import CustomizationType
+from arkdev.job.models import CustomizationType, Data
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Job:
     """None: the built-in single-turn rollout (CT-11)."""
     graders: tuple[PluginReference, ...]
     """Empty for the methods without a pipeline, otherwise at least one."""
+    data: Data
+    """As it is written; `arkdev.job.job_data` reads it."""
     training_files: tuple[Path, ...]
     """Absolute; empty when the data is on the platform."""
     validation_files: tuple[Path, ...]

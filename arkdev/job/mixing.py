@@ -49,7 +49,7 @@ class MixPart:
             raise ValueError("it has no samples to mix in")
         if self.wanted == 0:
             raise ValueError(
-                f"multiplier is {self.multiplier:g}, which is not one of {len(self.samples)} samples"
+                f"multiplier is {self.multiplier:g}: none of {len(self.samples)} samples is taken"
             )
 
     @property

@@ -136,6 +136,7 @@ def _normalised(
             _reference(grader, where=place((*above, "graders", index)))
             for index, grader in enumerate(pipeline.graders if pipeline else ())
         ),
+        data=config.data,
         training_files=_files(config.data.training_set, root=root),
         validation_files=_files(config.data.validation_set, root=root),
         hyperparameters=values,
