@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.summary import Summary
 from arkdev.runs.reader import RunSummary, TornLine
@@ -184,6 +185,17 @@ class DoctorDocument(_Document):
     checks: list[CheckRow]
 
 
+class DataCheckDocument(_Document):
+    """``arkdev data check --json``."""
+
+    exit_code: int
+    sets: list[SetReport]
+    duplicates: DuplicateReport
+    job: JobNumbers | None
+    """None for files alone, and when the data is refused."""
+    notes: list[str]
+
+
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
@@ -197,6 +209,7 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "data-check": DataCheckDocument,
 }
 """Name of a schema → type of the document."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import DataError
+from arkdev.job.content_parts import SampleProblem
 from arkdev.job.dataset_files import (
     FileLine,
     LineProblem,
@@ -18,11 +19,11 @@ from arkdev.job.dataset_files import (
     no_progress,
     scan_file,
 )
-from arkdev.job.invalid_records import DatasetWarning, InvalidRecords
+from arkdev.job.invalid_records import CORRECT_HINT, DatasetWarning, InvalidRecords
 from arkdev.job.json_line import JsonProblem, parse_json
 from arkdev.job.paths import readable, shown_path
 from arkdev.job.problems import Problem, make_error
-from arkdev.job.sample import SampleProblem, make_sample
+from arkdev.job.sample import make_sample
 from arkdev.types import ChatCompletionSample
 
 _SAMPLE_HINT = 'a sample is one JSON object: {"messages": [{"role": "user", "content": "..."}]}'
@@ -100,7 +101,7 @@ def read_files(
     paths = [Path(path) for path in paths]
     refused = check_files(paths)
     if refused:
-        raise make_error(DataError, refused, hint="nothing was read")
+        raise make_error(DataError, refused, hint=CORRECT_HINT)
     invalid = InvalidRecords() if invalid is None else invalid
     index = 0
     for file, item in _scan(paths, on_bytes=on_bytes):

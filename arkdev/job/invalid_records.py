@@ -11,6 +11,7 @@ from arkdev.job.problems import Problem, make_error
 
 MAX_PROBLEMS = 20
 """So many are told; where none is tolerated, reading stops at them."""
+CORRECT_HINT = "nothing was run; correct the file and try again"
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,6 @@ class InvalidRecords:
     """What reading passes over. A problem of a whole file is never tolerated."""
 
     tolerance: Tolerance = field(default_factory=Tolerance)
-    max_problems: float = MAX_PROBLEMS
-    """Reading goes on to the end with `math.inf`, to count them all."""
     first: list[Problem] = field(default_factory=list)
     count: int = 0
     num_of_files: int = 0
@@ -91,7 +90,7 @@ class InvalidRecords:
     @property
     def is_hopeless(self) -> bool:
         """True when whatever follows, the data is refused, and enough is known to say why."""
-        if self.count < self.max_problems:
+        if self.count < MAX_PROBLEMS:
             return False
         limit = math.inf if self.tolerance.ratio is not None else self.tolerance.number or 0
         return self.count > limit or self.num_of_files > 0
@@ -110,7 +109,7 @@ class InvalidRecords:
         is_allowed = self.tolerance.allows(self.count, num_records=num_records)
         if not self.count or (is_allowed and not self.num_of_files):
             return
-        hint = "nothing was run; correct the file and try again"
+        hint = CORRECT_HINT
         if self.tolerance.name and not is_allowed:
             hint = f"more invalid lines than {self.tolerance.name} allows; {hint}"
         if self.is_hopeless:

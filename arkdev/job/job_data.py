@@ -107,23 +107,36 @@ def load_job_samples(
         return IndexedDataset(_observed(key, lines, on_line) if on_line else lines)
 
     dataset = indexed("training_set", training)
+    other = indexed("validation_set", validation) if validation else None
+    sets = arranged(data, (dataset, training), (other, validation), seed=seed)
+    return replace(sets, invalid=invalid)
+
+
+def arranged(
+    data: Data,
+    training: tuple[IndexedDataset, Sequence[DataSource]],
+    validation: tuple[IndexedDataset | None, Sequence[DataSource]],
+    *,
+    seed: int,
+) -> JobSamples:
+    """Mix and split what was read. Raises `DataError` when the job's numbers do not go with it."""
+    dataset, sources = training
+    other, other_sources = validation
+    held_out: SampleSet | None = None
     try:
-        parts = _parts(dataset, training)
-        held_out = None
+        parts = _parts(dataset, sources)
         if data.validation_percentage is not None:
-            parts, held_out = _split(
-                parts, training, percentage=data.validation_percentage, seed=seed
+            num_own = sum(not source.is_preset for source in sources)  # presets stand last
+            kept, picked = split_off(
+                parts[:num_own], percentage=data.validation_percentage, seed=seed
             )
-        mixed = SampleSet(dataset, Mix(parts, seed=seed))
-        if held_out is not None:
-            return JobSamples(mixed, SampleSet(dataset, held_out), invalid)
-        if not validation:
-            return JobSamples(mixed, None, invalid)
-        other = indexed("validation_set", validation)
-        mix = Mix(_parts(other, validation), seed=seed)
+            parts = [*kept, *parts[num_own:]]
+            held_out = SampleSet(dataset, picked)
+        elif other is not None:
+            held_out = SampleSet(other, Mix(_parts(other, other_sources), seed=seed))
+        return JobSamples(SampleSet(dataset, Mix(parts, seed=seed)), held_out)
     except ValueError as error:
         raise DataError(str(error), where="data") from None
-    return JobSamples(mixed, SampleSet(other, mix), invalid)
 
 
 def _observed(key: str, lines: Iterable[DatasetLine], on_line: Observer) -> Iterator[DatasetLine]:
@@ -147,15 +160,6 @@ def _parts(dataset: IndexedDataset, sources: Sequence[DataSource]) -> list[MixPa
             raise ValueError(f"{source.name}: {error}") from None
         first = last
     return parts
-
-
-def _split(
-    parts: Sequence[MixPart], sources: Sequence[DataSource], *, percentage: float, seed: int
-) -> tuple[list[MixPart], Sequence[int]]:
-    own = [part for part, source in zip(parts, sources, strict=True) if not source.is_preset]
-    presets = parts[len(own) :]  # they stand last
-    kept, held_out = split_off(own, percentage=percentage, seed=seed)
-    return [*kept, *presets], held_out
 
 
 def _sources(
