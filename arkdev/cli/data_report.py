@@ -49,7 +49,7 @@ def print_data_check(found: DataCheck, target: Console) -> None:
 def _verdict(found: DataCheck) -> Text:
     num_samples = sum(checked.statistics.num_samples for checked in found.sets)
     num_errors = sum(checked.errors.count for checked in found.sets)
-    num_warnings = sum(checked.warnings.count for checked in found.sets)
+    num_warnings = sum(s.warnings.count + len(s.missing_keys) for s in found.sets)
     said = f"{plural(num_samples, 'sample')}, {plural(num_errors, 'error')}"
     said += f", {plural(num_warnings, 'warning')}"
     if all(checked.is_accepted for checked in found.sets):
@@ -76,7 +76,7 @@ def _set_rows(checked: SetReport, *, signs: Symbols) -> Iterator[tuple[str, str]
     statistics = checked.statistics
     files = ", ".join(f"{name} ({count:,})" for name, count in checked.files.items())
     yield "files", printable(files)
-    yield "samples", f"{statistics.num_samples:,} in {checked.num_bytes / 1e6:,.1f} MB"
+    yield "samples", f"{statistics.num_samples:,} in {_size(checked.num_bytes)}"
     if checked.errors.count:
         accepted = f"; {checked.tolerance} accepts " if checked.tolerance else ""
         accepted += ("them" if checked.is_accepted else "fewer") if checked.tolerance else ""
@@ -92,6 +92,12 @@ def _set_rows(checked: SetReport, *, signs: Symbols) -> Iterator[tuple[str, str]
         yield "own sampling", _counts(statistics.sampling)
     if statistics.extra_keys:
         yield "keys of extra", printable(_counts(statistics.extra_keys))
+
+
+def _size(num_bytes: int) -> str:
+    if num_bytes < 1e6:
+        return f"{num_bytes / 1e3:.1f} kB"
+    return f"{num_bytes / 1e6:,.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.2f} GB"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -170,7 +176,7 @@ def _print_duplicates(
 
 
 def _job_rows(numbers: JobNumbers) -> Iterator[tuple[str, str]]:
-    yield "training", f"{numbers.num_training:,} samples an epoch, mixed"
+    yield "training", f"{numbers.num_training:,} samples an epoch"
     if numbers.num_validation is not None:
         yield "validation", f"{numbers.num_validation:,} samples"
     if numbers.steps_per_epoch is not None:
