@@ -64,6 +64,9 @@ class Silent:
     def on_attempt(self, *_: Any) -> None:
         """Nothing."""
 
+    def on_stall(self, record: Any) -> None:
+        """Nothing."""
+
     def on_log(self, line: str) -> None:
         """Nothing."""
 
@@ -74,7 +77,14 @@ class Silent:
         """Nothing."""
 
 
-async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: bool) -> None:
+async def run_arkdev(
+    url: str,
+    *,
+    in_flight: int,
+    num_rollouts: int,
+    is_async: bool,
+    stall_threshold_s: float | None = None,
+) -> None:
     """(e), (f) run, grade and write down the rollouts of an async or a sync plugin."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -87,6 +97,7 @@ async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: b
             concurrency=in_flight,
             endpoint=url,
             model="bench",
+            stall_threshold_s=stall_threshold_s,
         )
         plan = plan_test(request)
         outcome = await run_test(plan, Silent())

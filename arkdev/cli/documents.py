@@ -12,7 +12,10 @@ from typing_extensions import TypedDict
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
+from arkdev.harness.grader_diff import GraderDiff
+from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import ThresholdResult
 from arkdev.runs.reader import RunSummary, TornLine
 from arkdev.runs.records import GraderRecord, GroupRecord, Manifest, TrajectoryRecord
 
@@ -32,6 +35,7 @@ class TestDocument(_Document):
     clients_built: int
     judge_calls: int
     client_cost_s: float
+    thresholds: list[ThresholdResult]
     warnings: list[str]
 
 
@@ -40,6 +44,27 @@ class SampleTestDocument(TestDocument):
 
     trajectories: list[TrajectoryRecord]
     groups: list[GroupRecord]
+
+
+class ReplayDocument(_Document):
+    """``arkdev replay RUN --json``."""
+
+    run: str
+    folder: str
+    replayed: str
+    """Id of the run that was graded again."""
+    exit_code: int
+    settings: dict[str, Any]
+    summary: Summary
+    changes: RunChanges
+    diff: GraderDiff | None
+    """Of ``--diff``."""
+    judge_calls: int
+    num_left_out: int
+    """Groups that the run does not hold whole."""
+    num_not_whole: int
+    """Trajectories with values that the run could not keep as they were."""
+    warnings: list[str]
 
 
 class RunsDocument(_Document):
@@ -199,6 +224,7 @@ class DataCheckDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,
     "show-trajectory": TrajectoryDocument,

@@ -24,7 +24,7 @@ from arkdev.cli.output import configure_streams, print_error
 from arkdev.cli.streams import drop_output, results
 from arkdev.errors import ArkdevError, ExitCode, OutputError
 
-_COMMANDS = ("init", "run", "runs", "schema", "doctor")
+_COMMANDS = ("init", "run", "runs", "replay", "schema", "doctor")
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
 _GROUPS = ("test", "endpoint", "data")

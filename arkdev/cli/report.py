@@ -9,7 +9,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli import report_failures, report_limits, report_sections
+from arkdev.cli import (
+    report_failures,
+    report_limits,
+    report_sections,
+    report_services,
+    report_stalls,
+)
 from arkdev.cli.terminal import Section, Symbols, facts, plural, printable, symbols, titled
 from arkdev.harness.distributions import RewardSummary
 from arkdev.harness.summary import Summary
@@ -24,12 +30,14 @@ _FIRST_SECTIONS = (
     report_sections.groups,
     report_sections.graders,
     report_sections.latency,
+    report_services.services,
     report_limits.limits,
     report_sections.turns_and_tokens,
 )
 _LAST_SECTIONS = (
     report_failures.failures,
     report_sections.failed_attempts,
+    report_stalls.stalls,
     report_sections.warnings,
 )
 

@@ -166,6 +166,8 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
+    from arkdev.harness.services import ServiceSummary
+    from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -173,9 +175,18 @@ def recomputed_summary(reader: RunReader) -> Summary:
     if not isinstance(size, int):
         size = max((len(group.trajectory_ids) for group in reader.groups()), default=1)
     threshold = settings.get("success_threshold")
+    measured = (reader.manifest.summary or {}).get("services", ())  # no record has them
     statistics = RunStatistics(
-        size, success_threshold=1.0 if threshold is None else float(threshold)
+        size,
+        success_threshold=1.0 if threshold is None else float(threshold),
+        services=lambda: tuple(ServiceSummary.from_json(service) for service in measured),
+        grader_places={
+            str(each.get("name")): str(each.get("place", ""))
+            for each in settings.get("graders") or ()
+            if isinstance(each, dict)
+        },
     )
+    statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
@@ -200,6 +211,7 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
     is_listed = reader.folder.parent == root
     name = reader.folder.name if is_listed else str(reader.folder)
     _say_unfinished(reader, name)
+    _say_replay(reader)
     render_summary(summary, console(), folder=reader.folder, name=name)
     _report_torn(reader)
 
@@ -208,8 +220,16 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
     """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
-        if reader.status != "running":
+        if reader.status != "running" and reader.manifest.kind == "test":
             note += f"; `arkdev test plugin --resume {name}` goes on with it"
+        console(is_stderr=True).print(note, soft_wrap=True)
+
+
+def _say_replay(reader: RunReader) -> None:
+    """Say on stderr that only the grading is the run's own."""
+    source = reader.manifest.settings.get("regraded")
+    if isinstance(source, dict):
+        note = f"a replay: the rollouts of run {source.get('run')}, graded again"
         console(is_stderr=True).print(note, soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.durations import stall_threshold_s
 from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
@@ -29,10 +30,13 @@ Examples:
   arkdev test plugin --endpoint ark --model doubao-seed-2-0-mini-260428
   arkdev test plugin --endpoint http://127.0.0.1:8000/v1 --model qwen3
   arkdev test plugin --resume latest                  go on after a kill or Ctrl-C
+  arkdev test plugin --record tape.jsonl              keep all that the plugins got from outside
+  arkdev test plugin --replay tape.jsonl              run their code again on it, offline
 
 \b
 Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
-2 usage or configuration, 4 endpoint unreachable, 70 a fault of arkdev, 130 interrupted."""
+2 usage or configuration, 3 a threshold was missed, 4 endpoint unreachable, 70 a fault of arkdev,
+130 interrupted."""
 
 
 @app.callback()
@@ -167,6 +171,32 @@ def plugin(
             help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
         ),
     ] = None,
+    min_reward_mean: Annotated[
+        float | None,
+        typer.Option(
+            "--min-reward-mean",
+            metavar="X",
+            help="End with 3 unless mean reward - 1.645 standard errors is at least X.",
+        ),
+    ] = None,
+    min_success_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--min-success-rate",
+            metavar="X",
+            min=0,
+            max=1,
+            help="The same for the share of graded rollouts that succeed.",
+        ),
+    ] = None,
+    stall_threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--stall-threshold",
+            metavar="MS|DURATION|off",
+            help="Name code that holds others up for so long (default 100ms).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -176,6 +206,18 @@ def plugin(
             "--resume",
             metavar="RUN",
             help="Go on with a run that was cut short: its id, a path, or latest.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="TAPE", help="Write what the plugins get from outside to a file."
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay", metavar="TAPE", help="Run the plugins' code again from a tape, offline."
         ),
     ] = None,
     real_ark_sdk: Annotated[
@@ -215,9 +257,14 @@ def plugin(
         seed=seed,
         inject=inject,
         success_threshold=success_threshold,
+        min_reward_mean=min_reward_mean,
+        min_success_rate=min_success_rate,
+        stall_threshold_s=stall_threshold_s(stall_threshold),
         out=out,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,
+        record=record,
+        replay=replay,
     )
     raise typer.Exit(_run(request, as_json=as_json))
 
@@ -242,19 +289,22 @@ def _sample_text(sample: str | None) -> str | None:
 
 def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
+    from arkdev.cli.mismatches import show_mismatches
     from arkdev.cli.streams import keep_results_apart
     from arkdev.cli.test_display import display_for
+    from arkdev.flows.replay_plan import ReplayPlan, plan_replay
+    from arkdev.flows.replaying import run_replay
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
     # what plugins write while they are imported, or past sys.stdout, is no part of the result
     keep_results_apart()
     with redirect_stdout(sys.stderr):
-        plan = plan_test(request)
+        plan = plan_test(request) if request.replay is None else plan_replay(request)
     display = display_for(plan, as_json=as_json)
     with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(
-            run_test(plan, display),
+            run_replay(plan, display) if isinstance(plan, ReplayPlan) else run_test(plan, display),
             on_give_up=display.give_up,
             on_programs_ended=display.on_programs_ended,
         )
@@ -263,6 +313,8 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
         _print_json(plan, outcome)
     else:
         display.report(outcome)
+        if isinstance(plan, ReplayPlan):
+            show_mismatches(outcome.folder)
     return int(outcome.exit_code)
 
 
@@ -282,6 +334,7 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "clients_built": outcome.clients_built,
         "judge_calls": outcome.judge_calls,
         "client_cost_s": outcome.client_cost_s,
+        "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
         "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
     }
     if plan.line is not None:

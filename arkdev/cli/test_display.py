@@ -19,6 +19,7 @@ from rich.text import Text
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
+from arkdev.cli.report_stalls import advice, sentence
 from arkdev.cli.streams import results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
@@ -26,6 +27,7 @@ from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.warnings import describe_warning
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.masking import masked_text, masked_value
@@ -35,6 +37,7 @@ from arkdev.sessions.session import AttemptIdentity, Session
 _LINE_EVERY_S = 10.0
 _MAX_WARNINGS = 5
 _MAX_REASONS = 100
+_MAX_STALLS = 3
 _WIDTH_OF_PROGRESS = 90
 """The bar, the counts, the time and the mean reward."""
 
@@ -65,7 +68,7 @@ class Display:
             redirect_stderr=False,
         )
         self._task = self._progress.add_task("rollouts", total=plan.num_rollouts, note="")
-        self._num_done = self._num_failed = 0
+        self._num_done = self._num_failed = self._num_stalls = 0
         self._reasons: Counter[str] = Counter()
         self._reward_sum, self._num_rewards = 0.0, 0
         self._next_line = time.monotonic() + _LINE_EVERY_S
@@ -116,6 +119,13 @@ class Display:
     def on_log(self, line: str) -> None:
         """The report says where the lines are."""
 
+    def on_stall(self, record: StallRecord) -> None:
+        """Name the first few pieces of code that hold others up; the report names them all."""
+        self._num_stalls += 1
+        if self._num_stalls <= _MAX_STALLS:
+            with suppress(Exception):  # the watch goes on, whatever became of the terminal
+                self._say(f"warning: {sentence(record)}\n  {advice(record)}")
+
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""
 
@@ -141,11 +151,19 @@ class Display:
     def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
+        self._say_thresholds(outcome)
+
+    def _say_thresholds(self, outcome: PluginTestOutcome) -> None:
+        for threshold in outcome.thresholds:
+            word, style = ("met", "green") if threshold.is_met else ("missed", "bold red")
+            line = Text.assemble((f"threshold {word}: ", style), str(threshold))
+            self._err.print(line, soft_wrap=True)
 
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_notes(outcome)
+        self._say_thresholds(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
             self._out.print(
@@ -198,7 +216,7 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
-        if self.folder:
+        if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
             self._say(f"go on with it: arkdev test plugin --resume {name}")
 
@@ -291,6 +309,7 @@ class ConversationDisplay(Display):
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say_notes(outcome)
+        self._say_thresholds(outcome)
         self._say(f"recorded in {outcome.folder}")
 
     def _head(self, session: Session) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from arkdev import __version__
 from arkdev.job.paths import readable
 from arkdev.runs.writer import MANIFEST
 
@@ -40,6 +43,17 @@ def fingerprints(root: Path, *, files: Iterable[Path]) -> dict[str, str]:
     """
     paths = sorted({path.absolute() for path in (*_own_files(root), *files)})
     return {_name_in(root, path): _digest(path) for path in paths}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, arkdev and the packages that matter."""
+    found = {"arkdev": __version__, "python": platform.python_version()}
+    for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def text_fingerprint(text: str) -> str:

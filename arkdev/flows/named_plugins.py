@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from arkdev.errors import ConfigurationError, JobError, UsageError
 from arkdev.flows.test_request import PluginTestRequest
@@ -56,7 +55,8 @@ def named_graders(
             where=str(job.source) if job and not request.graders else "",
             hint="give one grader a weight",
         )
-    return _with_distinct_names(graders)
+    distinct = with_distinct_names([grader for grader, _ in graders])
+    return [(grader, envs) for grader, (_, envs) in zip(distinct, graders, strict=True)]
 
 
 def _grader_of_flag(text: str, *, root: Path) -> Grader:
@@ -98,16 +98,12 @@ def _with_runtime(loaded: LoadedPlugin, reference: PluginReference) -> LoadedPlu
     return replace(loaded, plugin=replace(loaded.plugin, runtime=runtime))
 
 
-def _with_distinct_names(
-    graders: list[tuple[Grader, Any]],
-) -> list[tuple[Grader, Any]]:
+def with_distinct_names(graders: Sequence[Grader]) -> list[Grader]:
     """Number graders that share a name, so that the report keeps them apart."""
     seen: dict[str, int] = {}
     named = []
-    for grader, envs in graders:
+    for grader in graders:
         seen[grader.name] = seen.get(grader.name, 0) + 1
         again = seen[grader.name]
-        named.append(
-            (replace(grader, name=f"{grader.name}#{again}") if again > 1 else grader, envs)
-        )
+        named.append(replace(grader, name=f"{grader.name}#{again}") if again > 1 else grader)
     return named

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.statistics import RunStatistics
-from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TokenRecord
+from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, SampleRecord, TokenRecord
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.session import AttemptIdentity, Session
 
@@ -34,6 +35,10 @@ class PluginTestObserver(Protocol):
 
     def on_log(self, line: str) -> None:
         """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_stall(self, record: StallRecord) -> None:
+        """Code holds the run up, found for the first time; from a thread of the watch's own."""
         ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
@@ -63,9 +68,11 @@ class Recorder:
     """Of the samples whose groups are under way."""
 
     def begun(self, samples: Iterable[SampleToRun]) -> Iterator[SampleToRun]:
-        """Pass samples on; keep what their records will want of them."""
+        """Pass samples on; write them down, and keep what the groups' records will want of them."""
         for sample in samples:
-            self.extras[sample.index] = json.loads(sample.line).get("extra")
+            line = json.loads(sample.line)
+            self.extras[sample.index] = line.get("extra")
+            self.run.sample(SampleRecord(sample.index, line))
             yield sample
 
     def log(self, line: str) -> None:

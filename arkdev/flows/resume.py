@@ -37,7 +37,7 @@ def check_unchanged(
 ) -> None:
     """Raise `RunError`, naming each thing that is no longer what it was when the run began."""
     problems = [
-        *_changed_files(manifest.hashes, hashes),
+        *changed_files(manifest.hashes, hashes),
         *_changed_settings(manifest.settings, settings),
     ]
     if not problems:
@@ -62,7 +62,8 @@ def notes_on(reader: RunReader, *, num_samples: int, concurrency: int) -> tuple[
     return tuple(notes)
 
 
-def _changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Say of each file that is not what it was what became of it."""
     problems = []
     for name in sorted(before.keys() | now.keys()):
         if name not in now:

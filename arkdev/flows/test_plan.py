@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,26 +9,25 @@ from typing import Any
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import DataError, JobError, UsageError
+from arkdev.errors import JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
-from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.taping import OpenTape, open_tape
+from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
+from arkdev.flows.test_samples import find_samples
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
+from arkdev.harness.stalls import StallRecord, stalls_of_summary
 from arkdev.job.dataset import (
     DatasetLine,
-    parse_sample,
     read_files,
-    summarised_warnings,
 )
 from arkdev.job.invalid_records import DatasetWarning, InvalidRecords, Tolerance
 from arkdev.job.job import Job
-from arkdev.job.job_data import tolerance_of, training_sources
-from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -43,6 +40,7 @@ from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
+DEFAULT_STALL_THRESHOLD_S = 0.1
 MAX_CONCURRENCY = 100_000
 """More is a slip of the keyboard: no machine holds so many rollouts."""
 
@@ -74,6 +72,10 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    earlier_stalls: tuple[StallRecord, ...] = ()
+    """What its parts found that were not killed."""
+    tape: OpenTape | None = None
+    """What the run is recorded on (``--record``)."""
 
     @property
     def num_rollouts(self) -> int:
@@ -86,11 +88,22 @@ class PluginTestPlan:
         return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run, once interrupted, can go on with ``--resume``."""
+        return True
+
+    @property
     def success_threshold(self) -> float:
         """What was asked for, or what a rollout gets when every grader gives it 1."""
         if self.request.success_threshold is not None:
             return self.request.success_threshold
         return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
+    def stall_threshold_s(self) -> float:
+        """How long a stall lasts at least; 0 watches for none."""
+        asked = self.request.stall_threshold_s
+        return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -119,7 +132,12 @@ class PluginTestPlan:
             "job": shown(self.job.source) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
-                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                {
+                    "name": g.name,
+                    "reference": g.loaded.reference,
+                    "weight": g.weight,
+                    "place": g.loaded.plugin.place,
+                }
                 for g in self.graders
             ],
             "data": [shown(path) for path in self.files],
@@ -172,13 +190,29 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
-    return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
+    return replace(
+        plan,
+        resumed=reader.folder,
+        notes=(*plan.notes, *notes),
+        earlier_stalls=stalls_of_summary(reader.manifest.summary),
+    )
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_flags(request)
+    check_flags(request)
+    if request.record is None:
+        return _resolved(request, workspace)
+    tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
+    try:
+        return replace(_resolved(request, workspace), tape=tape)
+    except BaseException:
+        tape.close()
+        raise
+
+
+def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = _faults(request)
-    notes = _serve_ark_sdk(request)
+    notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -191,12 +225,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    files = _files(request, job, workspace)
-    of_job = job is not None and not request.data
-    tolerance = tolerance_of(job.data) if job and of_job else Tolerance()
-    invalid = InvalidRecords(tolerance)
-    where = job.where_data if job and of_job else ""
-    line, num_samples, warnings = _samples(request, files, where=where, invalid=invalid)
+    samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
     concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
@@ -206,16 +235,16 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
         endpoint=with_limits(endpoint, request, concurrency=concurrency),
-        files=files,
-        line=line,
-        num_samples=num_samples,
+        files=samples.files,
+        line=samples.line,
+        num_samples=samples.count,
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
-        context=_context(job),
-        envs=_joined_envs([envs, *(envs for _, envs in graders)]),
-        tolerance=tolerance,
+        context=context_of(job),
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        tolerance=samples.tolerance,
         faults=faults,
-        warnings=tuple(warnings),
+        warnings=samples.warnings,
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
@@ -227,16 +256,6 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
-
-
-def _check_flags(request: PluginTestRequest) -> None:
-    threshold = request.success_threshold
-    if threshold is not None and not math.isfinite(threshold):
-        raise UsageError(f"--success-threshold is {threshold}; a finite number is expected")
-    for name, value in request.sampling.items():
-        wanted = range_missed(name, value)
-        if wanted:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _faults(request: PluginTestRequest) -> FaultPlan | None:
@@ -265,7 +284,8 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+    """Let ``import ark_sdk`` find what the request says; return what there is to say about it."""
     if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
@@ -276,69 +296,8 @@ def _serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
     return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
 
 
-def _files(request: PluginTestRequest, job: Job | None, workspace: Workspace) -> tuple[Path, ...]:
-    if request.data:
-        return request.data
-    if job is not None and job.training_files:
-        return job.training_files
-    if request.sample is not None and _index(request.sample) is None:
-        return ()
-    if job is not None:
-        try:
-            sources = training_sources(job.data, workspace=workspace)
-        except DataError as error:
-            error.where = error.where or str(job.source)
-            raise
-        return tuple(path for source in sources for path in source.paths)
-    raise UsageError("no data", hint="name a file with --data FILE")
-
-
-def _samples(
-    request: PluginTestRequest, files: Sequence[Path], *, where: str, invalid: InvalidRecords
-) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
-    """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
-    try:
-        if request.sample is not None:
-            line = _one_sample(request.sample, files, invalid=invalid)
-            return line, 1, summarised_warnings([line])
-        count = 0
-
-        def counted() -> Iterator[DatasetLine]:
-            nonlocal count
-            for line in read_files(files, limit=request.limit, invalid=invalid):
-                count += 1
-                yield line
-
-        warnings = summarised_warnings(counted())
-        return None, count, [*invalid.warnings(), *warnings]
-    except DataError as error:
-        if where and not all(path.is_file() for path in files):
-            error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
-        raise
-
-
-def _one_sample(text: str, files: Sequence[Path], *, invalid: InvalidRecords) -> DatasetLine:
-    wanted = _index(text)
-    if wanted is None:
-        return parse_sample(text)
-    count = 0
-    for line in read_files(files, invalid=invalid):
-        if line.index == wanted:
-            return line
-        count += 1
-    there_are = f"it has {count} samples, 0 to {count - 1}"
-    raise UsageError(
-        f"--sample {wanted}: the data has no sample of that number; {there_are}",
-        hint="indices count from 0; a sample can also be given as JSON",
-    )
-
-
-def _index(text: str) -> int | None:
-    """The number of a sample; None for a sample that is given itself."""
-    return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
-
-
-def _context(job: Job | None) -> PluginContext:
+def context_of(job: Job | None) -> PluginContext:
+    """Return what plugins are told of the job."""
     if job is None:
         return PluginContext(phase="train")
     return PluginContext(
@@ -349,7 +308,8 @@ def _context(job: Job | None) -> PluginContext:
     )
 
 
-def _joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Join the variables of a job's plugins. Raises `JobError` where two differ."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import gc
-import platform
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from arkdev import __version__
 from arkdev.errors import EndpointError, ExitCode
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.stalls import stalls_watched
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.flows.test_request import PluginTestRequest
+from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
+from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
+from arkdev.harness.thresholds import (
+    ThresholdResult,
+    reward_mean_at_least,
+    success_rate_at_least,
+)
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import FunctionHost, InProcessHost
-from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -50,6 +56,8 @@ class PluginTestOutcome:
     """CPU seconds of one client that the plugins built for themselves; 0 when there is none."""
     judge_calls: int
     """Model calls of plugins that went to the scripted model, for want of an ARK_BASE_URL."""
+    thresholds: tuple[ThresholdResult, ...] = ()
+    """What was asked for, met or missed."""
     notes: tuple[str, ...] = ()
     """What the test did not do although it was asked to."""
 
@@ -64,14 +72,20 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
+    called = ServiceMeter()
+    statistics = RunStatistics(
+        plan.num_generations,
+        success_threshold=plan.success_threshold,
+        services=called.summary,
+        grader_places={grader.name: grader.loaded.plugin.place for grader in plan.graders},
+    )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -82,19 +96,24 @@ async def run_test(
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(meter.running())
-        rules = (
-            *services.limits.rules,
-            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        stack.enter_context(
+            plugin_traffic(
+                called,
+                *services.limits.rules,
+                *traffic_faults(plan, loop=services.sessions.blocking_loop),
+                gateway_url=services.sessions.gateway_url,
+                judge=judge,
+            )
         )
-        own_urls = [services.sessions.gateway_url]
-        stack.enter_context(traffic_through(rules, own_urls=own_urls))
-        stack.enter_context(_rare_garbage_collection())
+        stack.enter_context(rare_garbage_collection())
+        stack.enter_context(stalls_watched(plan, statistics, observer, services))
         host = InProcessHost()
-        engine = _engine(plan, services, recorder, host=host)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -102,10 +121,7 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        limits = await services.limits.report(host)
-        summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
-        summary = masked_value(summary, secrets=plan.secrets)
-        run.event("limits", **limits.to_json())
+        summary = await _summed_up(plan, run, statistics, services=services, host=host)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
@@ -113,7 +129,8 @@ async def run_test(
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary),
+        exit_code=exit_code_of(summary, request=plan.request),
+        thresholds=compared_thresholds(plan.request, summary),
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
@@ -121,12 +138,44 @@ async def run_test(
     )
 
 
-def exit_code_of(summary: Summary) -> ExitCode:
-    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through."""
+async def _summed_up(
+    plan: PluginTestPlan,
+    run: RunWriter,
+    statistics: RunStatistics,
+    *,
+    services: Services,
+    host: InProcessHost,
+) -> Summary:
+    limits = await services.limits.report(host)
+    run.event("limits", **limits.to_json())
+    summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+    return masked_value(summary, secrets=plan.secrets)
+
+
+def compared_thresholds(
+    request: PluginTestRequest, summary: Summary
+) -> tuple[ThresholdResult, ...]:
+    """Compare the numbers of a run with those that were asked for."""
+    asked = (
+        (request.min_reward_mean, reward_mean_at_least),
+        (request.min_success_rate, success_rate_at_least),
+    )
+    return tuple(
+        compare(at_least, summary=summary) for at_least, compare in asked if at_least is not None
+    )
+
+
+def exit_code_of(summary: Summary, *, request: PluginTestRequest) -> ExitCode:
+    """Return 0 when nothing failed (discards alone are good), 4 when no model call got through.
+
+    A missed threshold is 3, whatever else failed: it is what was asked for by name.
+    """
     verdicts = summary.verdicts
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
+    if not all(threshold.is_met for threshold in compared_thresholds(request, summary)):
+        return ExitCode.THRESHOLD_MISSED
     # a grader that gave up after its retries drops the group without failing a rollout
     gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
     if failed or gave_up or summary.num_ungraded or summary.would_fail_job:
@@ -144,7 +193,12 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
     host = with_faults(host, plan)
     rollouts = RolloutRunner(
@@ -152,7 +206,7 @@ def _engine(
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -167,7 +221,7 @@ def _engine(
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -187,45 +241,18 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=_versions()
+            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
         kind="test",
         settings=plan.settings(),
         hashes=plan.hashes(),
-        versions=_versions(),
+        versions=versions(),
         folder=plan.request.out,
         secrets=plan.secrets,
     )
-
-
-def _versions() -> dict[str, str]:
-    found = {"arkdev": __version__, "python": platform.python_version()}
-    for name in ("openai", "pydantic", "aiohttp", "volcengine-ark-runtime"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Look for cycles rarely, and never among what was imported.
-
-    A full collection stops every rollout for as long as it takes to walk all imported modules;
-    with hundreds of rollouts in flight that was a quarter of the time.
-    """
-    threshold = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(1_000, 10, 1000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*threshold)
-        gc.unfreeze()

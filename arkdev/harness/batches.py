@@ -1,4 +1,4 @@
-"""What becomes of a step's groups: the batch that is trained on (field case 3.3; ROLL-15, GROUP-08).
+"""What becomes of a step's groups: the batch to train on (field case 3.3; ROLL-15, GROUP-08).
 
 The rules, from the contract:
 

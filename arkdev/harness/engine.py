@@ -7,15 +7,38 @@ all rollouts of a sample are done and does not occupy a slot.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden, hidden
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
-from arkdev.runs.records import GroupRecord, Verdict
+from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.runs.records import GroupRecord, TrajectoryRecord, Verdict
 
 _DROPS_THE_GROUP = (Verdict.DISCARD, Verdict.RETRY)
+
+
+class Rollouts(Protocol):
+    """Makes the trajectories of a sample: a `RolloutRunner` here, or processes of their own."""
+
+    @property
+    def makes_groups(self) -> bool:
+        """True when one call makes all trajectories of a sample."""
+        ...
+
+    async def run(
+        self, sample: SampleToRun, *, generations: range, run_seed: int
+    ) -> list[FinishedRollout]:
+        """See `RolloutRunner.run`."""
+        ...
+
+
+class Grading(Protocol):
+    """Grades the trajectories of a sample: a `GroupGrading` here, or processes of their own."""
+
+    async def grade(self, sample: SampleToRun, rollouts: Sequence[FinishedRollout]) -> GroupRecord:
+        """See `GroupGrading.grade`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,8 +85,8 @@ class Engine:
 
     def __init__(
         self,
-        rollouts: RolloutRunner,
-        grading: GroupGrading,
+        rollouts: Rollouts,
+        grading: Grading,
         settings: EngineSettings,
         *,
         on_rollout: Callable[[FinishedRollout], None],
@@ -126,29 +149,28 @@ class Engine:
 
     async def _finish(self, group: _Group) -> None:
         group.rollouts.sort(key=lambda finished: finished.record.generation)
-        dropping = [
-            finished.record
-            for finished in group.rollouts
-            if finished.record.verdict in _DROPS_THE_GROUP
-        ]
-        all_failed = all(
-            finished.record.verdict is not Verdict.SUCCESS for finished in group.rollouts
-        )
-        if dropping or all_failed:
-            self._on_group(_ungraded(group))
-        else:
-            self._on_group(await self._grading.grade(group.sample, group.rollouts))
+        self._on_group(await grade_group(group.sample, group.rollouts, grading=self._grading))
 
 
-def _ungraded(group: _Group) -> GroupRecord:
+async def grade_group(
+    sample: SampleToRun, rollouts: Sequence[FinishedRollout], *, grading: Grading
+) -> GroupRecord:
+    """Grade the rollouts of one sample, unless one of them dropped the group or all failed."""
+    verdicts = [finished.record.verdict for finished in rollouts]
+    is_dropped = any(verdict in _DROPS_THE_GROUP for verdict in verdicts)
+    if is_dropped or Verdict.SUCCESS not in verdicts:
+        return _ungraded(sample, [finished.record for finished in rollouts])
+    return await grading.grade(sample, rollouts)
+
+
+def _ungraded(sample: SampleToRun, records: Sequence[TrajectoryRecord]) -> GroupRecord:
     """Return the record of a group that is not graded: dropped, or without a success."""
-    records = [finished.record for finished in group.rollouts]
     reason = next(
         (r for r in records if r.verdict in _DROPS_THE_GROUP),
         next(r for r in records if r.verdict is not Verdict.SUCCESS),
     )
     return GroupRecord(
-        sample_index=group.sample.index,
+        sample_index=sample.index,
         verdict=reason.verdict,
         trajectory_ids=tuple(record.trajectory_id for record in records),
         rewards=(None,) * len(records),

@@ -23,7 +23,7 @@ from arkdev.harness.attempts import (
 )
 from arkdev.harness.hidden_tasks import hidden
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import current_attempt, in_flight
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
@@ -224,6 +224,7 @@ class GroupGrading:
         ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
         graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
+        in_flight[graded] = plugin.is_async
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
             if plugin.kind is PluginKind.SINGLE_GRADER:
@@ -246,6 +247,9 @@ class GroupGrading:
             outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
         finally:
             current_attempt.reset(token)
+            in_flight.pop(graded, None)
+        if not graded.faults:
+            return outcome
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
 

@@ -18,7 +18,7 @@ from arkdev.harness.attempts import (
     outcome_of_exception,
     run_attempts,
 )
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import current_attempt, in_flight
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.evidence import TokenEvidence
@@ -181,6 +181,7 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        in_flight[session] = self._loaded.plugin.is_async
         session.is_in_a_run = True
         self._door.open(session)
         try:
@@ -198,6 +199,7 @@ class RolloutRunner:
         finally:
             self._door.close(session)
             current_attempt.reset(token)
+            in_flight.pop(session, None)
         return replace(
             outcome,
             num_turns=session.num_turns,

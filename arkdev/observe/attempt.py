@@ -30,5 +30,8 @@ class Attempt(Protocol):
         ...
 
 
+in_flight: dict[Attempt, bool] = {}
+"""Attempts that have begun and not ended, in this order; True for those on the event loop."""
+
 current_attempt: ContextVar[Attempt | None] = ContextVar("current_attempt", default=None)
 """Set in the task of an attempt; threads started for it inherit it."""

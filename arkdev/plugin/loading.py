@@ -160,14 +160,15 @@ def _import(module_name: str, *, root: Path) -> ModuleType:
                 hint=_near(module_name, _modules(root))
                 + f"expected {file}.py; {_modules_found(root)}",
             ) from error
-        raise _import_failed(module_name, error, root=root) from error
+        raise import_failed(module_name, error, root=root) from error
     except ConfigurationError:  # a decorator's own words, with the user's file:line
         raise
     except (Exception, SystemExit) as error:  # a user's module can raise anything
-        raise _import_failed(module_name, error, root=root) from error
+        raise import_failed(module_name, error, root=root) from error
 
 
-def _import_failed(module_name: str, error: BaseException, *, root: Path) -> PluginLoadError:
+def import_failed(module_name: str, error: BaseException, *, root: Path) -> PluginLoadError:
+    """Return what to raise for an exception that left a module while it was imported."""
     if isinstance(error, ModuleNotFoundError):
         hint = _how_to_install(error.name or "", root=root)
     elif isinstance(error, SyntaxError):

@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import functools
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -54,15 +55,34 @@ def _start(job: _Job) -> None:
     inbox.put(job)
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
-    future: asyncio.Future[Any],
-    value: Any,
-    error: BaseException | None,
-) -> None:
-    # A closed loop means that nobody waits any more.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_settle, future, value, error)
+class _Results:
+    """Results on their way to one event loop: those that come together wake it once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._waiting: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._is_called = False
+
+    def deliver(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        """Hand a result over; from any thread."""
+        self._waiting.append((future, value, error))
+        loop = self._loop()
+        if loop is None or self._is_called:
+            return
+        self._is_called = True
+        # A closed loop means that nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._settle_all)
+
+    def _settle_all(self) -> None:
+        self._is_called = False  # first: what comes from now on calls again
+        while self._waiting:
+            _settle(*self._waiting.popleft())
+
+
+_results: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Results] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
@@ -80,6 +100,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any
     When the awaiting task is cancelled the thread is abandoned: its result is dropped.
     """
     loop = asyncio.get_running_loop()
+    results = _results.get(loop) or _results.setdefault(loop, _Results(loop))
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
     call = _Call()
@@ -96,7 +117,7 @@ async def call_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any
         with _abandoned_lock:
             call.is_done = True
             _abandoned.discard(call)
-        return functools.partial(_deliver, loop, future, value, error)
+        return functools.partial(results.deliver, future, value, error)
 
     _start(job)
     try:

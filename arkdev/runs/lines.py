@@ -24,6 +24,7 @@ from arkdev.runs.records import (
     GraderRecord,
     GroupRecord,
     Manifest,
+    SampleRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -36,11 +37,12 @@ RECORD_TYPES = (
     GraderRecord,
     GroupRecord,
     Manifest,
+    SampleRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "sample_extra", "config", "settings")
+LENIENT_FIELDS = ("messages", "extra", "sample", "sample_extra", "config", "settings")
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"
@@ -92,6 +94,13 @@ def encoded(
     warnings = document.get("warnings")
     line = _ENCODER.encode(document).encode() + b"\n"
     return line, tuple(warnings) if warnings is not None else None
+
+
+def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
+    """Mask `secrets` in JSON that was written before."""
+    if not secrets:
+        return text
+    return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
 
 
 def _in_json(text: str) -> str:

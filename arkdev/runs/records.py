@@ -123,6 +123,14 @@ class TurnRecord:
 
 
 @dataclass(frozen=True)
+class SampleRecord:
+    """A sample as its rollouts and graders were given it: a line of ``samples.jsonl``."""
+
+    sample_index: int
+    sample: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class TrajectoryRecord:
     """One finished rollout: a line of ``trajectories.jsonl``."""
 
@@ -228,7 +236,7 @@ class Manifest:
     schema_version: int
     run_id: str
     kind: str
-    """``test``, later ``debug`` and ``train``."""
+    """``test`` or ``replay``, later ``debug`` and ``train``."""
     status: str
     """``running`` until the run says how it ended."""
     started_at: str

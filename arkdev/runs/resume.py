@@ -27,6 +27,7 @@ from arkdev.runs.writer import (
     METRICS,
     PLUGIN_LOG,
     RUNNING,
+    SAMPLES,
     TOKENS,
     TRAJECTORIES,
     RunWriter,
@@ -142,21 +143,26 @@ def drop_unfinished(folder: Path) -> int:
     Torn lines go too. The run must not be alive.
     """
     finished = finished_groups(folder)
-    seen: set[int] = set()
 
-    def is_first_of_its_group(document: dict[str, Any]) -> bool:
-        sample = document.get("sample_index")
-        is_new = sample in finished.samples and sample not in seen
-        seen.update({sample} if isinstance(sample, int) else ())
-        return is_new
+    def first_of_its_group() -> _IsKept:
+        seen: set[int] = set()
+
+        def is_first(document: dict[str, Any]) -> bool:
+            sample = document.get("sample_index")
+            is_new = sample in finished.samples and sample not in seen
+            seen.update({sample} if isinstance(sample, int) else ())
+            return is_new
+
+        return is_first
 
     def is_of_a_finished_group(document: dict[str, Any]) -> bool:
         return document.get("trajectory_id") in finished.trajectory_ids
 
     kept: dict[str, _IsKept] = {
+        SAMPLES: first_of_its_group(),
         TRAJECTORIES: is_of_a_finished_group,
         TOKENS: is_of_a_finished_group,
-        GROUPS: is_first_of_its_group,
+        GROUPS: first_of_its_group(),
         EVENTS: bool,
         METRICS: bool,
     }

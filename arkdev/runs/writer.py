@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
-from arkdev.runs.lines import LineFile, cleaned, encoded, utf8_text
+from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json, utf8_text
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     GroupRecord,
     Manifest,
+    SampleRecord,
     TokenRecord,
     TrajectoryRecord,
 )
 
 MANIFEST = "manifest.json"
+SAMPLES = "samples.jsonl"
 TRAJECTORIES = "trajectories.jsonl"
 GROUPS = "groups.jsonl"
 TOKENS = "tokens.jsonl"
@@ -65,7 +67,7 @@ class RunWriter:
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
         (folder / "logs").mkdir(exist_ok=True)
-        names = (TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
+        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
         self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
@@ -120,6 +122,10 @@ class RunWriter:
         """Return `text` with the run's secrets masked, as every file of the run has it."""
         return masked_text(text, secrets=self._secrets)
 
+    def sample(self, record: SampleRecord) -> None:
+        """Append to ``samples.jsonl``."""
+        self._append(SAMPLES, record)
+
     def trajectory(self, record: TrajectoryRecord) -> TrajectoryRecord:
         """Append to ``trajectories.jsonl``; return the record with the warnings of its line.
 
@@ -135,6 +141,13 @@ class RunWriter:
     def group(self, record: GroupRecord) -> None:
         """Append to ``groups.jsonl``."""
         self._append(GROUPS, record)
+
+    def copied(self, name: str, lines: Iterable[bytes]) -> None:
+        """Append to the file `name` whole lines of another run, with this run's secrets masked."""
+        copy = b"".join(lines)
+        if copy:
+            with _disk_faults_named(self.folder):
+                self._files[name].append(masked_json(copy, secrets=self._secrets))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""

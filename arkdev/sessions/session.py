@@ -73,7 +73,7 @@ class Session:
         self.sampling = dict(sampling)
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
-        self.responses = ResponseTree()
+        self.responses = ResponseTree(repr(identity))
         self.is_in_a_run = False
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)

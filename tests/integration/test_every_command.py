@@ -36,6 +36,7 @@ ENDS = {
     "endpoint list": [("endpoint list", 0)],
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
     "init": [("init new", 0), ("init .", 2), ("init --list", 0), ("init a b", 2)],
+    "replay": [("replay latest", 2), ("replay nothing --diff recorded recorded", 2)],
     "run": [("run good.py", 0), ("run bad.py", 1), ("run exits.py", 3), ("run none.py", 2)],
     "runs": [("runs", 0)],
     "schema": [("schema", 0), ("schema runs", 0), ("schema none", 2)],

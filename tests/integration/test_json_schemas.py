@@ -14,6 +14,7 @@ from tests.integration.workspace import Command, Workspace
 COMMANDS = {
     "test": "test plugin --json",
     "test-sample": "test plugin --sample 0 --json",
+    "replay": "replay latest --diff recorded plugins.grader:one --json",
     "runs": "runs --json",
     "show": "show latest --json",
     "show-trajectory": "show latest 0.0 --json",
@@ -69,7 +70,7 @@ def test_the_document_of_a_command_is_the_published_one(
         """,
     )
     workspace.samples("hello", "fail", "hello again")
-    if name.startswith("show") or name == "runs":
+    if name.startswith("show") or name in ("runs", "replay"):
         arkdev("test", "plugin", "--n-sample", "2")
     document = arkdev(*COMMANDS[name].split()).document
     check(document, published(arkdev, name))

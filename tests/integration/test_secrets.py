@@ -48,6 +48,7 @@ COMMANDS = {
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
     "init": ["init", "new"],
+    "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
     "schema": ["schema", "test"],
@@ -57,6 +58,7 @@ COMMANDS = {
 MORE = {
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
+    "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],
     "one sample": ["test", "plugin", "--sample", "1"],
     "the run's own endpoint": ["test", "plugin", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
 }

@@ -98,6 +98,7 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
     "record",
     [
         records.Manifest,
+        records.SampleRecord,
         records.TrajectoryRecord,
         records.Attempt,
         records.FaultRecord,

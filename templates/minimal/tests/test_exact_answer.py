@@ -1,4 +1,7 @@
-"""Tests of the grader; no model is needed. Run `pytest` in the workspace's root."""
+"""Tests of the grader alone, and of a whole run with the scripted model.
+
+Run `pytest` in the workspace's root. The fixture `arkdev_run` comes with arkdev.
+"""
 
 import asyncio
 
@@ -39,3 +42,15 @@ def test_sample_without_an_answer_is_discarded():
     result = grade("19", {})
     assert result.status == PluginStatus.DISCARD
     assert result.reward is None
+
+
+def test_a_model_that_is_always_right_gets_every_reward(arkdev_run):
+    outcome = arkdev_run(limit=16, skill=1.0)
+    outcome.assert_nothing_failed()
+    outcome.assert_success_rate(at_least=1.0)
+
+
+def test_a_model_that_errs_is_rewarded_less(arkdev_run):
+    outcome = arkdev_run(limit=32, num_generations=4, skill=0.5)
+    assert 0 < outcome.summary.reward.mean < 1
+    outcome.assert_reward_mean(at_least=0.3)

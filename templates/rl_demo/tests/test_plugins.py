@@ -1,4 +1,7 @@
-"""插件的测试，不需要模型：在工作区的根目录运行 pytest。"""
+"""插件的测试，不需要真实的模型：在工作区的根目录运行 pytest。
+
+夹具 arkdev_proxy、arkdev_run 由 arkdev 提供，ark_sdk 的名字也是。
+"""
 
 import asyncio
 from types import SimpleNamespace
@@ -8,6 +11,7 @@ from ark_sdk.types.pipeline_plugin.pipeline_plugin import PluginStatus
 from ark_sdk.types.pipeline_plugin.rollout import ChatCompletionSample, Trajectory
 
 from plugins.random_reward import contains_answer, random_reward_fn
+from plugins.weather_rollout import demo_rollout
 from plugins.weather_tool import ToolCallError, get_current_weather, run_tool_calls
 
 QUESTION = {"role": "user", "content": "北京现在多少摄氏度？"}
@@ -115,3 +119,32 @@ def test_sample_without_an_answer_is_discarded():
     result = grade(answered("26摄氏度"), extra={"prompt_id": "x"})
     assert result.status == PluginStatus.DISCARD
     assert result.rewards == []
+
+
+def test_rollout_answers_after_calling_the_tool(arkdev_proxy):
+    proxy = arkdev_proxy({"messages": [QUESTION]}, skill=1.0)
+    result = asyncio.run(demo_rollout({}, proxy, proxy.sample))
+    assert result is None
+    assert [message.role for message in proxy.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    finished = Trajectory(messages=proxy.messages, usage=proxy.usage, finish_reason="stop")
+    assert grade(finished).rewards == [1.0]
+
+
+@pytest.mark.parametrize(
+    "rollout",
+    [
+        "plugins.weather_rollout:demo_rollout",
+        "plugins.async_weather_rollout:demo_rollout",
+        "plugins.raw_rollout:demo_rollout",
+        "plugins.group_weather_rollout:demo_rollout",
+    ],
+)
+def test_a_model_without_mistakes_is_always_rewarded(arkdev_run, rollout):
+    outcome = arkdev_run(rollout=rollout, limit=8, num_generations=2, skill=1.0)
+    outcome.assert_nothing_failed()
+    outcome.assert_reward_mean(at_least=1.0)

@@ -124,3 +124,9 @@ def test_coze_monitor_changes_nothing_when_it_is_not_configured():
         return 2 * number
 
     assert (double(2), asyncio.run(double_async(3))) == (4, 6)
+
+
+def test_a_model_without_mistakes_is_always_rewarded(arkdev_run):
+    outcome = arkdev_run(limit=8, skill=1.0)
+    outcome.assert_nothing_failed()
+    outcome.assert_reward_mean(at_least=1.0)

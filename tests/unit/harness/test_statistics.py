@@ -3,7 +3,8 @@ import math
 
 import pytest
 
-from arkdev.harness.statistics import RunStatistics, pass_at_k
+from arkdev.harness.group_numbers import pass_at_k
+from arkdev.harness.statistics import RunStatistics
 from arkdev.runs.records import (
     Attempt,
     GraderRecord,

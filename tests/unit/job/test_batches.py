@@ -56,9 +56,7 @@ def test_without_shuffling_the_order_is_the_datas():
 def test_a_plan_is_what_it_always_was():
     """A job that was begun by an older arkdev goes on with its own batches."""
     plan = BatchPlan(7, 3, seed=11, num_steps=4)
-    assert [batch.indices for batch in plan.batches()] == [
-        *((4, 2, 3), (0, 1, 6), (5,), (2, 6, 4))
-    ]
+    assert [batch.indices for batch in plan.batches()] == [*((4, 2, 3), (0, 1, 6), (5,), (2, 6, 4))]
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ def test_an_order_is_what_it_always_was():
 
 
 @quick
-@given(
-    size=st.integers(0, 200), seed=st.integers(-(2**70), 2**70), epoch=st.integers(0, 10**6)
-)
+@given(size=st.integers(0, 200), seed=st.integers(-(2**70), 2**70), epoch=st.integers(0, 10**6))
 def test_the_documented_algorithm_gives_the_order(size, seed, epoch):
     digest = hashlib.sha256(f"arkdev/{seed}/epoch/{epoch}".encode()).digest()
     generator = random.Random(int.from_bytes(digest, "big"))

@@ -134,3 +134,12 @@ def test_a_reader_that_looks_for_an_instant_does_not_make_a_run_alive(folder, mo
     monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(reading, fcntl.LOCK_UN))
     resume_run(folder).finish("finished", {})
     os.close(reading)
+
+
+def test_samples_of_finished_groups_are_kept_once(folder):
+    lines = [
+        json.dumps({"sample_index": i, "sample": {}}).encode() + b"\n" for i in (0, 1, 2, 3, 2)
+    ]
+    (folder / "samples.jsonl").write_bytes(b"".join(lines))
+    drop_unfinished(folder)
+    assert (folder / "samples.jsonl").read_bytes() == lines[0] + lines[2]

@@ -1,0 +1,1 @@
+"""What the pytest plugin's fixtures are made of."""
