@@ -94,6 +94,7 @@ class StallWatch:
         """Watch the running loop, and the `background` loop of another thread."""
         own = WatchedLoop(asyncio.get_running_loop(), is_harness=True)
         own.start()
+        own.reading = self._reading(own, own.beat_at)
         self._loops.append(own)
         if background is not None:
             other = WatchedLoop(background, is_harness=False)
@@ -185,8 +186,8 @@ class StallWatch:
 
     def _sample(self, watched: WatchedLoop, moment: _Moment, *, may_search: bool) -> None:
         frame = moment.frames.get(watched.thread)
-        if frame is None:
-            return
+        if frame is None or watched.gaps or not watched.is_late(moment.now):
+            return  # it has got on meanwhile
         began = watched.beat_at + BEAT_S / 2
         if watched.stall is None or watched.stall.began != began:
             watched.stall = Stall(began)
@@ -276,7 +277,7 @@ class StallWatch:
         for _ in range(len(watched.gaps)):
             gap_began, ended = watched.gaps.popleft()
             began = gap_began + BEAT_S / 2
-            stall, watched.stall = watched.stall, None
+            stall, watched.stall, watched.leaf = watched.stall, None, None
             if ended - began < self._threshold_s:
                 continue
             if stall is None or stall.began != began:

@@ -110,20 +110,8 @@ def interrupt_when_told(process: subprocess.Popen[bytes]) -> None:
     process.communicate(timeout=20)
 
 
-@pytest.mark.parametrize(
-    ("line", "called"),
-    [
-        ("time.sleep(0.21)", "time.sleep"),
-        ("requests.post(URL, json={})", "requests.post"),
-        ("httpx.post(URL, json={})", "httpx.post"),
-        (f"{PARSE}, {PARSE}, {PARSE}", "json.loads"),
-        ('re.match(r"(a+)+$", "a" * 23 + "b")', "re.match"),
-    ],
-)
-def test_a_blocking_line_of_an_async_rollout_is_named(
-    workspace: Workspace, slow_url: str, line: str, called: str
-) -> None:
-    records = stalled(workspace, f"{ASYNC}    {line}\n", url=slow_url)
+def check_blocking_line(workspace: Workspace, line: str, *, called: str, url: str) -> None:
+    records = stalled(workspace, f"{ASYNC}    {line}\n", url=url)
     worst = records[0]
     assert worst.kind is StallKind.BLOCKS_LOOP
     assert (worst.function, worst.called, worst.plugin) == ("answer", called, "answer")
@@ -131,6 +119,28 @@ def test_a_blocking_line_of_an_async_rollout_is_named(
     assert 1 <= worst.count <= 6
     assert 0 < worst.num_waiting <= 6
     assert worst.waited
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        ("time.sleep(0.21)", "time.sleep"),
+        (f"{PARSE}, {PARSE}, {PARSE}", "json.loads"),
+        ('re.match(r"(a+)+$", "a" * 23 + "b")', "re.match"),
+    ],
+)
+def test_a_blocking_line_of_an_async_rollout_is_named(
+    workspace: Workspace, line: str, called: str
+) -> None:
+    check_blocking_line(workspace, line, called=called, url="")
+
+
+@pytest.mark.parametrize("client", ["requests", "httpx"])
+def test_a_synchronous_http_client_in_an_async_rollout_is_named(
+    workspace: Workspace, slow_url: str, client: str
+) -> None:
+    line = f"{client}.post(URL, json={{}})"
+    check_blocking_line(workspace, line, called=f"{client}.post", url=slow_url)
 
 
 def test_a_computation_of_an_async_rollout_is_named_where_it_computes(workspace: Workspace) -> None:
