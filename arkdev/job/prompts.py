@@ -15,6 +15,8 @@ OTHER_PER_TOKEN = 1.5
 TOKENS_PER_MESSAGE = 4
 """What a chat template puts around a message."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
 
 @dataclass(frozen=True)
 class PromptSize:
@@ -38,7 +40,7 @@ def prompt_hash(raw: Mapping[str, Any]) -> int:
 
 def json_hash(value: Any) -> int:
     """Return 64 bits of a hash of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
@@ -76,7 +78,7 @@ def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(function, dict):
                 yield f"{function.get('name') or ''}{function.get('arguments') or ''}"
     if raw.get("tools"):
-        yield json.dumps(raw["tools"], ensure_ascii=False)
+        yield _ENCODER.encode(raw["tools"])
 
 
 def _list(value: Any) -> list[dict[str, Any]]:

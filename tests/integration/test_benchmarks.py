@@ -113,3 +113,18 @@ def test_the_regrading_benchmark_grades_every_trajectory():
     assert told.returncode == 0, told.stderr
     assert len(told.stdout.splitlines()) == 9
     assert "arkdev replay --diff recorded" in told.stdout
+
+
+def test_checking_data_takes_flat_memory():
+    told = subprocess.run(
+        [*(sys.executable, str(ROOT / "benchmarks" / "data.py"), "--json"), *("--mb", "12")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    grown = {name: row["grown_mb"] for name, row in measured["rows"].items()}
+    assert sum(grown.values()) < 8, grown
+    assert measured["rows"]["data check"]["lines_per_s"] > 0

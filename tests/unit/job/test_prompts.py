@@ -44,7 +44,7 @@ def test_the_size_of_a_prompt_counts_texts_calls_and_tools_but_no_pictures():
     size = prompt_size(line)
     assert size.num_characters == 40 + 3 + 30
     assert size.num_tokens == round(43 / 4 + 30 / 1.5 + 3 * 4)
-    assert prompt_size({**line, "tools": [{"a": "b"}]}).num_characters == 73 + len('[{"a": "b"}]')
+    assert prompt_size({**line, "tools": [{"a": "b"}]}).num_characters == 73 + len('[{"a":"b"}]')
 
 
 def index_of(*pairs) -> PromptIndex:
