@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arkdev.errors import DataError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -61,7 +63,7 @@ def check(
     from contextlib import redirect_stdout
     from dataclasses import asdict
 
-    from arkdev.cli.data_report import print_data_check
+    from arkdev.cli.data_report import print_data_check, refusal
     from arkdev.cli.output import console, print_json
     from arkdev.cli.streams import keep_results_apart
     from arkdev.flows.check_data import CheckProgress, DataCheckRequest, check_data
@@ -77,7 +79,8 @@ def check(
         print_json({"exit_code": code, **asdict(found)})
     else:
         print_data_check(found, console())
-    raise typer.Exit(code)
+    if code:
+        raise DataError(refusal(found), hint="correct the lines that the report names")
 
 
 class _Bar:

@@ -42,20 +42,24 @@ def print_data_check(found: DataCheck, target: Console) -> None:
         target.print(titled(Section("the job", facts(_job_rows(found.job))), signs=signs))
     for note in found.notes:
         target.print(Text(f"note: {printable(note)}", style="cyan"), soft_wrap=True)
-    target.print()
-    target.print(_verdict(found), soft_wrap=True)
+    if all(checked.is_accepted for checked in found.sets):
+        accepted = ": as many as the job accepts" if any(s.errors.count for s in found.sets) else ""
+        target.print()
+        target.print(Text(f"good: {_totals(found)}{accepted}", style="green"), soft_wrap=True)
 
 
-def _verdict(found: DataCheck) -> Text:
+def refusal(found: DataCheck) -> str:
+    """Say in one line why the data is refused."""
+    names = [checked.name for checked in found.sets if not checked.is_accepted]
+    return f"{' and '.join(names)} refused: {_totals(found)}"
+
+
+def _totals(found: DataCheck) -> str:
     num_samples = sum(checked.statistics.num_samples for checked in found.sets)
     num_errors = sum(checked.errors.count for checked in found.sets)
     num_warnings = sum(s.warnings.count + len(s.missing_keys) for s in found.sets)
-    said = f"{plural(num_samples, 'sample')}, {plural(num_errors, 'error')}"
-    said += f", {plural(num_warnings, 'warning')}"
-    if all(checked.is_accepted for checked in found.sets):
-        accepted = "" if not num_errors else ": as many as the job accepts"
-        return Text(f"good: {said}{accepted}", style="green")
-    return Text(f"refused: {said}", style="bold red")
+    counts = (num_samples, "sample"), (num_errors, "error"), (num_warnings, "warning")
+    return ", ".join(plural(count, noun) for count, noun in counts)
 
 
 def _print_set(checked: SetReport, target: Console, *, signs: Symbols) -> None:
@@ -132,7 +136,7 @@ def _print_lines(what: str, lines: LineReports, target: Console, *, style: str) 
         target.print(text, soft_wrap=True)
     hidden = lines.count - len(lines.shown)
     if hidden:
-        target.print(f"{plural(hidden, f'{what} more')} (--show N shows more); by kind:")
+        target.print(f"{plural(hidden, f'more {what}')} (--show N shows more); by kind:")
         for kind, count in list(lines.kinds.items())[:_MAX_NAMES]:
             target.print(Text(printable(f"  {count:>9,}  {kind}")), soft_wrap=True)
 

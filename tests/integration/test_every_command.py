@@ -27,6 +27,13 @@ def _commands() -> dict[str, object]:
 COMMANDS = _commands()
 
 ENDS = {
+    "data check": [
+        ("data check", 0),
+        ("data check data.jsonl --show 0", 0),
+        ("data check job.yaml", 2),
+        ("data check none.jsonl", 2),
+        ("data check --job none.yaml", 2),
+    ],
     "doctor": [("doctor", 0)],
     "endpoint check": [
         ("endpoint check scripted", 0),

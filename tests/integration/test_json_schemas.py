@@ -24,6 +24,7 @@ COMMANDS = {
     "init": "init new --template minimal --json",
     "init-list": "init --list --json",
     "doctor": "doctor --json",
+    "data-check": "data check --json",
 }
 
 

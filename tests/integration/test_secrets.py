@@ -43,6 +43,7 @@ LEAKS = """
 """
 
 COMMANDS = {
+    "data check": ["data", "check"],
     "doctor": ["doctor"],
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],

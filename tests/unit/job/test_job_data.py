@@ -80,6 +80,15 @@ def test_datasets_are_mixed_by_what_stands_for_them(workspace):
     assert set(of_b.values()) == {2, 3}
 
 
+def test_preset_data_by_number_is_mixed_in(workspace):
+    preset = {"dataset_version_id": "dsv-preset", "inject_sample_count": 3}
+    found = load(workspace, training_set=LOCAL, preset_dataset=[preset])
+    assert made_of(found.training) == {"a": 20, "b": 10, "preset": 3}
+    both = {**preset, "inject_multiplier": 1.0}
+    with pytest.raises((DataError, ValueError), match="exclude each other"):
+        load(workspace, training_set=LOCAL, preset_dataset=both)
+
+
 def test_no_preset_data_is_split_off_for_validation(workspace):
     found = load(
         workspace,
