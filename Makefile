@@ -30,6 +30,7 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/harness.py
+	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/regrading.py
 	$(BIN)/python benchmarks/traffic.py
 

@@ -16,12 +16,27 @@ from arkdev.harness.grader_diff import GraderDiff
 from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import ThresholdResult
+from arkdev.observe.span_export import ExportCounts
 from arkdev.runs.reader import RunSummary, TornLine
-from arkdev.runs.records import GraderRecord, GroupRecord, Manifest, TrajectoryRecord
+from arkdev.runs.records import (
+    GraderRecord,
+    GroupRecord,
+    Manifest,
+    PluginLogRecord,
+    SpanRecord,
+    TrajectoryRecord,
+)
 
 
 class _Document(TypedDict):
     schema_version: int
+
+
+class TraceNote(TypedDict):
+    """What became of the spans of a test."""
+
+    num_spans: int
+    receivers: list[ExportCounts]
 
 
 class TestDocument(_Document):
@@ -37,6 +52,8 @@ class TestDocument(_Document):
     client_cost_s: float
     thresholds: list[ThresholdResult]
     warnings: list[str]
+    trace: TraceNote | None
+    """None: nothing was traced."""
 
 
 class SampleTestDocument(TestDocument):
@@ -103,6 +120,22 @@ class TrajectoryDocument(_Document):
     """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
+    logs: list[PluginLogRecord]
+    """What its rollout and its graders logged, in order."""
+
+
+class TraceDocument(_Document):
+    """``arkdev show RUN TRAJECTORY --trace --json``."""
+
+    trajectory: str
+    spans: list[SpanRecord]
+    """In the order of their beginnings."""
+
+
+class LogsDocument(_Document):
+    """``arkdev show RUN --logs --json``."""
+
+    logs: list[PluginLogRecord]
 
 
 class FailedDocument(_Document):
@@ -228,6 +261,8 @@ DOCUMENTS: dict[str, type] = {
     "runs": RunsDocument,
     "show": RunDocument,
     "show-trajectory": TrajectoryDocument,
+    "show-trace": TraceDocument,
+    "show-logs": LogsDocument,
     "show-failed": FailedDocument,
     "endpoint-list": EndpointsDocument,
     "endpoint-check": EndpointCheckDocument,

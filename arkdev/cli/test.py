@@ -200,6 +200,12 @@ def plugin(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace", help="Write what happened when into the run folder: show RUN ID --trace."
+        ),
+    ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
@@ -261,6 +267,7 @@ def plugin(
         min_success_rate=min_success_rate,
         stall_threshold_s=stall_threshold_s(stall_threshold),
         out=out,
+        trace=trace,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,
         record=record,
@@ -336,7 +343,14 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "client_cost_s": outcome.client_cost_s,
         "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
         "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
+        "trace": None,
     }
+    if outcome.tracing is not None:
+        document["trace"] = {
+            "num_spans": outcome.tracing.num_recorded,
+            "receivers": [dataclasses.asdict(count) for count in outcome.tracing.counts],
+        }
+        document["warnings"] += outcome.tracing.warnings
     if plan.line is not None:
         reader = RunReader(outcome.folder)
         document["trajectories"] = [dataclasses.asdict(r) for r in reader.trajectories()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.report_stalls import advice, sentence
-from arkdev.cli.streams import results
+from arkdev.cli.streams import messages, results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_plan import PluginTestPlan
@@ -29,6 +28,7 @@ from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
 from arkdev.harness.rollouts import FinishedRollout
 from arkdev.harness.stalls import StallRecord
 from arkdev.harness.warnings import describe_warning
+from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.masking import masked_text, masked_value
 from arkdev.runs.records import GroupRecord, Verdict
@@ -54,7 +54,7 @@ class Display:
 
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
-        self._err = _fixed(console(is_stderr=True), sys.stderr)
+        self._err = _fixed(console(is_stderr=True), messages())
         self._out = _fixed(console(), results())
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -116,7 +116,7 @@ class Display:
     def on_turn(self, session: Session) -> None:
         """Many samples show no turns."""
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """The report says where the lines are."""
 
     def on_stall(self, record: StallRecord) -> None:
@@ -151,6 +151,7 @@ class Display:
     def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
 
     def _say_thresholds(self, outcome: PluginTestOutcome) -> None:
@@ -163,6 +164,7 @@ class Display:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_notes(outcome)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
@@ -181,6 +183,16 @@ class Display:
                 f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
                 "set ARK_BASE_URL and ARK_API_KEY to judge with another"
             )
+
+    def _say_traces(self, outcome: PluginTestOutcome) -> None:
+        if outcome.tracing is None:
+            return
+        for warning in outcome.tracing.warnings:
+            self._say(f"warning: {warning}")
+        if self._plan.request.trace:
+            spans = plural(outcome.tracing.num_recorded, "span")
+            name = self._name(outcome) or outcome.folder.name
+            self._say(f"{spans} recorded; see them: arkdev show {name} TRAJECTORY --trace")
 
     def _name(self, outcome: PluginTestOutcome) -> str | None:
         return None if self._is_listed(outcome.folder) else str(outcome.folder)
@@ -242,10 +254,10 @@ class ConversationDisplay(Display):
             extra = masked_value(plan.line.sample.extra, secrets=self._secrets)
             self._printer.sample_extra(extra)
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """Print it between the messages."""
         with self._lock:
-            self._printer.log_line(masked_text(line, secrets=self._secrets))
+            self._printer.log_line(masked_text(str(line), secrets=self._secrets))
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Print why it failed, if it did."""
@@ -309,6 +321,7 @@ class ConversationDisplay(Display):
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say_notes(outcome)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
         self._say(f"recorded in {outcome.folder}")
 

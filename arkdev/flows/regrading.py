@@ -13,6 +13,7 @@ from arkdev.errors import ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.grader_versions import RECORDED
+from arkdev.flows.recording import log_record
 from arkdev.flows.regrading_plan import KIND, ReplayPlan
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import grade_group
@@ -88,7 +89,7 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
             secrets=plan.secrets,
         )
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(run.log_line))
+        stack.enter_context(plugin_output_to(lambda line: run.log(log_record(line))))
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         judge = await stack.enter_async_context(judge_environment(plan.endpoint, loop))

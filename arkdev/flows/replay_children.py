@@ -20,6 +20,7 @@ from arkdev.flows.replay_plan import ReplayPlan
 from arkdev.flows.replay_wire import HEAD_BYTES, length_of, send, unpacked
 from arkdev.harness.attempts import MAX_ATTEMPTS
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
 from arkdev.runs.records import Attempt, GroupRecord, TrajectoryRecord, Verdict
@@ -125,7 +126,9 @@ class Children:
     It is what an `Engine` runs rollouts and gradings with.
     """
 
-    def __init__(self, plan: ReplayPlan, server: Server, *, on_log: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: ReplayPlan, server: Server, *, on_log: Callable[[LogLine], None]
+    ) -> None:
         self._plan = plan
         self._server: Server | None = server
         self._forks = server.can_fork
@@ -262,7 +265,7 @@ class Children:
 
 @asynccontextmanager
 async def children_of(
-    plan: ReplayPlan, *, on_log: Callable[[str], None]
+    plan: ReplayPlan, *, on_log: Callable[[LogLine], None]
 ) -> AsyncIterator[Children]:
     """Start what a replay's processes come from; raises `ConfigurationError` as planning does."""
     server = Server(plan)

@@ -17,6 +17,7 @@ from arkdev.flows.replay_plan import ReplayPlan
 from arkdev.harness.attempts import Outcome
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
+from arkdev.observe.log_lines import LogLine
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin import redirect
 from arkdev.plugin.host import InProcessHost
@@ -65,7 +66,7 @@ Result = list[FinishedRollout] | GroupRecord
 class Told:
     """Whom a process tells of what happens while it works. Called from any thread."""
 
-    log: Callable[[str], None]
+    log: Callable[[LogLine], None]
     """A plugin logged or printed a line."""
     attempt: Callable[[], None]
     """An attempt begins: its time runs from now."""

@@ -18,6 +18,7 @@ from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.taping import OpenTape, open_tape
 from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
 from arkdev.flows.test_samples import find_samples
+from arkdev.flows.tracing import check_tracing
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -225,6 +226,8 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
+    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
     samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
     concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
@@ -241,7 +244,7 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
         context=context_of(job),
-        envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        envs=all_envs,
         tolerance=samples.tolerance,
         faults=faults,
         warnings=samples.warnings,

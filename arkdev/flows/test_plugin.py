@@ -17,6 +17,7 @@ from arkdev.flows.stalls import stalls_watched
 from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_request import PluginTestRequest
+from arkdev.flows.tracing import Tracing, traced, traffic_rules
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.garbage import rare_garbage_collection
@@ -60,6 +61,8 @@ class PluginTestOutcome:
     """What was asked for, met or missed."""
     notes: tuple[str, ...] = ()
     """What the test did not do although it was asked to."""
+    tracing: Tracing | None = None
+    """None: nothing was traced."""
 
 
 async def run_test(
@@ -95,10 +98,19 @@ async def run_test(
         )
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
+        tracing = stack.enter_context(
+            traced(
+                run,
+                writes_file=plan.request.trace,
+                secrets=plan.secrets,
+                own_url=services.sessions.gateway_url,
+            )
+        )
         stack.enter_context(meter.running())
         stack.enter_context(
             plugin_traffic(
                 called,
+                *traffic_rules(tracing),
                 *services.limits.rules,
                 *traffic_faults(plan, loop=services.sessions.blocking_loop),
                 gateway_url=services.sessions.gateway_url,
@@ -135,6 +147,7 @@ async def run_test(
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
         notes=notes_on_effect(plan),
+        tracing=tracing,
     )
 
 

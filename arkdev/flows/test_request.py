@@ -51,6 +51,8 @@ class PluginTestRequest:
     stall_threshold_s: float | None = None
     """How long a stall lasts at least; 0 watches for none."""
     out: Path | None = None
+    trace: bool = False
+    """Write the spans into the run folder."""
     uses_real_ark_sdk: bool = False
     resume: str | None = None
     """The run to go on with; whatever else is unset is as it was there."""

@@ -37,8 +37,9 @@ class GraderNumbers:
         gave_up = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
         num_ungraded = 0 if gave_up else max(0, num_members - len(graded))
         self._rewards.add_group(graded, num_ungraded=num_ungraded)
-        for key, value in record.metrics.items():
-            self._metrics.setdefault(key, []).append(value)
+        for metrics in record.call_metrics or (record.metrics,):
+            for key, value in metrics.items():
+                self._metrics.setdefault(key, []).append(value)
 
     def summary(self) -> GraderSummary:
         """Return what was added so far."""

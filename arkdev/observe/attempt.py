@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class AttemptPlace:
+    """Which attempt of which plugin, for log lines."""
+
+    trajectory_ids: tuple[str, ...]
+    """Several for a grader that sees a group."""
+    attempt: int
+    """From 0."""
+    grader: str | None = None
+    """None: a rollout's."""
+    step: int | None = None
+    """Of the training; None in a test."""
+
+    @property
+    def name(self) -> str:
+        """``7.1``, ``7.0+7.1 judge``"""
+        ids = "+".join(self.trajectory_ids)
+        return f"{ids} {self.grader}" if self.grader else ids
 
 
 class Attempt(Protocol):
@@ -17,6 +38,11 @@ class Attempt(Protocol):
     @property
     def number(self) -> int:
         """1 is the first attempt, of the rollout or of the grading."""
+        ...
+
+    @property
+    def place(self) -> AttemptPlace:
+        """Which attempt it is."""
         ...
 
     def note(self, code: str, detail: str = "") -> None:

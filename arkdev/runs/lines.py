@@ -7,6 +7,7 @@ record walked in Python and cleaned.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -24,7 +25,9 @@ from arkdev.runs.records import (
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -37,12 +40,22 @@ RECORD_TYPES = (
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "sample", "sample_extra", "config", "settings")
+LENIENT_FIELDS = (
+    "messages",
+    "extra",
+    "sample",
+    "sample_extra",
+    "config",
+    "settings",
+    "attributes",
+)
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"
@@ -103,6 +116,7 @@ def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
     return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
 
 
+@functools.lru_cache(maxsize=64)
 def _in_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 

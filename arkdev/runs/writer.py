@@ -7,7 +7,7 @@ import json
 import os
 import secrets as random_names
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
-from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json, utf8_text
+from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
     TokenRecord,
     TrajectoryRecord,
@@ -33,7 +34,8 @@ GROUPS = "groups.jsonl"
 TOKENS = "tokens.jsonl"
 EVENTS = "events.jsonl"
 METRICS = "metrics.jsonl"
-PLUGIN_LOG = "logs/plugin.log"
+PLUGIN_LOG = "logs/plugin.jsonl"
+SPANS = "traces.jsonl"
 
 RUNNING = "running"
 
@@ -44,7 +46,7 @@ _TEMPORARY = ".tmp"
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
-    Methods raise `OutputError` when the disk refuses, but for `log_line`: what a plugin prints
+    Methods raise `OutputError` when the disk refuses, but for `log` and `spans`: what a plugin logs
     must not fail the plugin, so the next record raises it.
 
     A record is on its way to the disk when its method returns: killing the process loses none.
@@ -67,7 +69,7 @@ class RunWriter:
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
         (folder / "logs").mkdir(exist_ok=True)
-        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
+        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG, SPANS)
         self._files = {name: LineFile(folder / name) for name in names}
         self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
@@ -157,14 +159,13 @@ class RunWriter:
         """Append one line of metrics, finite numbers by name, to ``metrics.jsonl``."""
         self._append(METRICS, {"at": iso_time(datetime.now(UTC)), **values})
 
-    def log_line(self, text: str) -> None:
-        """Append `text`, which may have several lines, to ``logs/plugin.log``."""
-        text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
-        try:
-            with _disk_faults_named(self.folder):
-                self._files[PLUGIN_LOG].append(text.encode() + b"\n")
-        except OutputError as error:
-            self._log_problem = error
+    def log(self, record: PluginLogRecord) -> None:
+        """Append to ``logs/plugin.jsonl``."""
+        self._append_quietly(PLUGIN_LOG, record)
+
+    def spans(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append to ``traces.jsonl``, in one write; `records` have the fields of a `SpanRecord`."""
+        self._append_quietly(SPANS, *records)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -180,6 +181,14 @@ class RunWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _append_quietly(self, name: str, *records: object) -> None:
+        lines = b"".join(encoded(record, secrets=self._secrets)[0] for record in records)
+        try:
+            with _disk_faults_named(self.folder):
+                self._files[name].append(lines)
+        except OutputError as error:
+            self._log_problem = error
 
     def _append(self, name: str, record: object) -> tuple[str, ...] | None:
         if self._log_problem is not None:
@@ -252,7 +261,7 @@ def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) 
 
 def iso_time(moment: datetime) -> str:
     """Return a moment in UTC as run folders write it, with microseconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _make_new(root: Path, kind: str, started: datetime) -> Path:

@@ -23,6 +23,7 @@ from arkdev.harness.thresholds import (
     reward_mean_at_least,
     success_rate_at_least,
 )
+from arkdev.observe.log_lines import LogLine
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord
 from arkdev.sessions.session import AttemptIdentity, Session
@@ -112,7 +113,7 @@ class _Quiet:
 
     def on_turn(self, session: Session) -> None: ...
 
-    def on_log(self, line: str) -> None: ...
+    def on_log(self, line: LogLine) -> None: ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None: ...
 

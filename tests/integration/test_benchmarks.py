@@ -115,6 +115,24 @@ def test_the_regrading_benchmark_grades_every_trajectory():
     assert "arkdev replay --diff recorded" in told.stdout
 
 
+def test_the_tracing_benchmark_counts_every_span():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "tracing.py"), "--json"),
+            *("--in-flight", "2", "--rollouts-per-slot", "1", "--latencies-ms", "1"),
+            *("--rounds", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = {each["way"]: each for each in json.loads(told.stdout)}
+    assert measured["file"]["spans_got"] == measured["otlp"]["spans_got"] == 2 * 5
+    assert measured["off"]["spans_got"] == 0
+
+
 def test_checking_data_takes_flat_memory():
     told = subprocess.run(
         [*(sys.executable, str(ROOT / "benchmarks" / "data.py"), "--json"), *("--mb", "12")],

@@ -12,12 +12,14 @@ from arkdev.cli.documents import DOCUMENTS
 from tests.integration.workspace import Command, Workspace
 
 COMMANDS = {
-    "test": "test plugin --json",
+    "test": "test plugin --trace --json",
     "test-sample": "test plugin --sample 0 --json",
     "replay": "replay latest --diff recorded plugins.grader:one --json",
     "runs": "runs --json",
     "show": "show latest --json",
     "show-trajectory": "show latest 0.0 --json",
+    "show-trace": "show latest 0.0 --trace --json",
+    "show-logs": "show --logs --json",
     "show-failed": "show --failed --json",
     "endpoint-list": "endpoint list --json",
     "endpoint-check": "endpoint check scripted --json",
@@ -64,6 +66,7 @@ def test_the_document_of_a_command_is_the_published_one(
 
         @rollout
         def answer(context, proxy, sample):
+            print("asked")
             if sample.messages[0].content == "fail":
                 raise ValueError("no")
             client = proxy.rollout_client()
@@ -72,7 +75,7 @@ def test_the_document_of_a_command_is_the_published_one(
     )
     workspace.samples("hello", "fail", "hello again")
     if name.startswith("show") or name in ("runs", "replay"):
-        arkdev("test", "plugin", "--n-sample", "2")
+        arkdev("test", "plugin", "--n-sample", "2", "--trace")
     document = arkdev(*COMMANDS[name].split()).document
     check(document, published(arkdev, name))
 

@@ -291,8 +291,8 @@ def test_what_graders_print_is_in_the_log_and_not_on_stdout(
 ) -> None:
     write_grader(recorded, "print('looking at', index); return 1.0")
     document = replayed(arkdev)
-    log = lines(Path(document["folder"]) / "logs" / "plugin.log")
-    assert "PRINT [0.0 one] looking at 0" in log
+    log = list(RunReader(Path(document["folder"])).logs())
+    assert ("PRINT", "one", "looking at 0") in {(x.level, x.grader, x.text) for x in log}
     assert len(log) == 8
 
 

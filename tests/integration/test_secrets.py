@@ -21,11 +21,19 @@ LEAKS = """
     import os
     from arkdev import RolloutResult, SingleGraderResult, rollout, single_grader
 
+    from arkdev.observe.tracing import observe, trace_monitor
+
+    @observe(tags={"key": os.environ["ARK_API_KEY"]})
+    def tool(key):
+        return {key: f"used {key}"}
+
     KEY, DECLARED = os.environ["ARK_API_KEY"], os.environ.get("DECLARED", "")
 
     @rollout
+    @trace_monitor
     def answer(context, proxy, sample):
         declared = os.environ["DECLARED"]
+        tool(declared)
         print("using", KEY, declared)
         logging.getLogger("mine").info("key %s", KEY)
         messages = [*sample.model_dump()["messages"], {"role": "user", "content": declared}]
@@ -57,6 +65,9 @@ COMMANDS = {
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
 }
 MORE = {
+    "a traced test": ["test", "plugin", "--endpoint", "mine", "--trace"],
+    "what happened when": ["show", "latest", "1.0", "--trace"],
+    "what was logged": ["show", "latest", "--logs"],
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
     "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],

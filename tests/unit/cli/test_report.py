@@ -228,10 +228,14 @@ def test_a_long_message_keeps_its_end():
 
 def test_lines_that_plugins_logged_are_pointed_at(tmp_path: Path):
     (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "plugin.log").write_text("a\nb\n", encoding="utf-8")
+    lines = '{"text":"a","num_left_out":0}\n{"text":"b"}\n{"num_left_out":1234}\n'
+    (tmp_path / "logs" / "plugin.jsonl").write_text(lines, encoding="utf-8")
     console = Console(file=io.StringIO(), width=100)
     render_summary(mixed_run(), console, folder=tmp_path)
-    assert "logs/plugin.log in it: 2 lines" in console.file.getvalue()  # type: ignore[attr-defined]
+    said = (
+        "logs/plugin.jsonl in it: 2 lines that plugins logged or printed, 1,234 more are left out"
+    )
+    assert said in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_sections_stand_side_by_side_only_where_there_is_room():

@@ -254,7 +254,10 @@ def test_a_sample_of_the_command_line_is_read_alike() -> None:
 
 
 def test_media_are_told_of_where_a_model_could_not_read_them(tmp_path: Path) -> None:
-    good = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+    good = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"},
+    }
     local = {"type": "video_url", "video_url": {"url": "file:///tmp/a.mp4"}}
     parts = [{"type": "text", "text": "what?"}, good]
     messages = [
