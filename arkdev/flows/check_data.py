@@ -76,7 +76,7 @@ def check_data(request: DataCheckRequest, *, progress: CheckProgress) -> DataChe
     workspace = find_workspace(request.start)
     job = _job(request, workspace)
     sources = _sources(request, job, workspace=workspace)
-    tolerance = tolerance_of(job.data) if job and not request.files else Tolerance()
+    tolerance = tolerance_of(job.config.data) if job and not request.files else Tolerance()
     reads, notes = _keys_of_graders(job, root=workspace.root)
     progress.on_start(sum(_size(path) for of_set in sources.values() for path in _paths(of_set)))
     prompts = PromptIndex()
@@ -114,8 +114,8 @@ def _sources(
         return {"files": [DataSource("files", request.files)]}
     try:
         sources = {
-            "training_set": training_sources(job.data, workspace=workspace),
-            "validation_set": validation_sources(job.data, workspace=workspace),
+            "training_set": training_sources(job.config.data, workspace=workspace),
+            "validation_set": validation_sources(job.config.data, workspace=workspace),
         }
     except DataError as error:
         error.where = ", ".join(filter(None, [shown_path(job.source), error.where]))
@@ -261,7 +261,7 @@ def _numbers(job: Job, readings: Sequence[_Reading], *, seed: int) -> JobNumbers
     training, *others = readings
     other = others[0] if others else None
     sets = arranged(
-        job.data,
+        job.config.data,
         (training.dataset, training.sources),
         (other.dataset, other.sources) if other else (None, ()),
         seed=seed,

@@ -35,7 +35,7 @@ def find_samples(
     """Read all samples that a test would run on. Raises `ConfigurationError`."""
     files = _files(request, job, workspace)
     of_job = job if not request.data else None
-    tolerance = tolerance_of(of_job.data) if of_job else Tolerance()
+    tolerance = tolerance_of(of_job.config.data) if of_job else Tolerance()
     invalid = InvalidRecords(tolerance)
     count, line = 0, None
 
@@ -69,7 +69,7 @@ def _files(request: PluginTestRequest, job: Job | None, workspace: Workspace) ->
     if job is None:
         raise UsageError("no data", hint="name a file with --data FILE")
     try:
-        sources = training_sources(job.data, workspace=workspace)
+        sources = training_sources(job.config.data, workspace=workspace)
     except DataError as error:
         error.where = error.where or str(job.source)
         raise

@@ -12,14 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from arkdev.job.data import MAX_FILE_BYTES, MAX_LOCAL_FILES
 from arkdev.job.paths import readable, shown_path
 from arkdev.job.problems import Problem
 from arkdev.job.spelling import closest
 
-MAX_FILES = 20
-"""In one set, on the platform as here."""
-MAX_FILE_BYTES = 2 * 1024**3
-"""Of one file, on the platform as here: 2 GB."""
 MAX_LINE_BYTES = 64 * 1024**2
 """A longer line is no JSON Lines: it would be held in memory whole."""
 
@@ -50,12 +47,12 @@ def no_progress(_num_bytes: int) -> None:
 def check_files(paths: Sequence[Path]) -> list[Problem]:
     """Return what keeps files from being read, told by their names and sizes alone."""
     problems = [problem for path in paths if (problem := _file_problem(path))]
-    if len(paths) > MAX_FILES:
+    if len(paths) > MAX_LOCAL_FILES:
         problems.insert(
             0,
             Problem(
-                shown_path(paths[MAX_FILES]),
-                f"{len(paths)} files in one set, at most {MAX_FILES} are allowed; join some",
+                shown_path(paths[MAX_LOCAL_FILES]),
+                f"{len(paths)} files in one set, at most {MAX_LOCAL_FILES} are allowed; join some",
             ),
         )
     return problems

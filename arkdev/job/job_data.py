@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from arkdev.errors import DataError
+from arkdev.job.data import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.dataset import DatasetLine, read_files
 from arkdev.job.dataset_files import no_progress
 from arkdev.job.indexed_dataset import IndexedDataset, SampleSet
 from arkdev.job.invalid_records import InvalidRecords, Tolerance
 from arkdev.job.mixing import Mix, MixPart, split_off
-from arkdev.job.models import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.paths import filesystem_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.workspace import Workspace
@@ -75,10 +75,7 @@ def validation_sources(data: Data, *, workspace: Workspace) -> list[DataSource]:
     """Return the files of the validation set; none when it is split off. Raises `DataError`."""
     if data.validation_set is None:
         return []
-    if data.validation_percentage is not None:
-        raise DataError("validation_set and validation_percentage exclude each other", where="data")
-    presets = data.validation_set.preset_dataset or []
-    return _sources("validation_set", data.validation_set, presets, workspace=workspace)
+    return _sources("validation_set", data.validation_set, (), workspace=workspace)
 
 
 def load_job_samples(

@@ -7,8 +7,8 @@ import pytest
 
 from arkdev.errors import DataError
 from arkdev.job import dataset_files
+from arkdev.job.data import MAX_FILE_BYTES
 from arkdev.job.dataset import load_dataset, read_files
-from arkdev.job.dataset_files import MAX_FILE_BYTES
 
 GOOD = json.dumps({"messages": [{"role": "user", "content": "1+1=?"}]})
 
