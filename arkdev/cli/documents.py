@@ -10,8 +10,10 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.harness.attack_verdicts import AttackedGraderReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
+from arkdev.harness.repeated_grading import GraderAgreement, RepeatedGrader
 from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import ThresholdResult
@@ -63,6 +65,40 @@ class ReplayDocument(_Document):
     """Groups that the run does not hold whole."""
     num_not_whole: int
     """Trajectories with values that the run could not keep as they were."""
+    warnings: list[str]
+
+
+class GraderAttackDocument(_Document):
+    """``arkdev test grader --attack --json``."""
+
+    run: str | None
+    """Id of the run that the samples come from; None: `data`."""
+    data: list[str]
+    exit_code: int
+    num_samples: int
+    num_without_reference: int
+    """Samples whose ``extra`` names no right answer."""
+    reference_key: str | None
+    graders: list[AttackedGraderReport]
+    judge_calls: int
+    warnings: list[str]
+
+
+class GraderRepeatDocument(_Document):
+    """``arkdev test grader --repeat N --json``."""
+
+    run: str | None
+    data: list[str]
+    exit_code: int
+    num_groups: int
+    num_gradings: int
+    """Of each trajectory: N."""
+    num_small_groups: int
+    """Groups that were left out: fewer than two successful rollouts."""
+    graders: list[RepeatedGrader]
+    """With several also ``weighted``, the sum that training sees."""
+    agreement: GraderAgreement | None
+    judge_calls: int
     warnings: list[str]
 
 
@@ -212,6 +248,8 @@ class DoctorDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "test-grader-attack": GraderAttackDocument,
+    "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,

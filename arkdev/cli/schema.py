@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
         if name is None:
             for known, kind in DOCUMENTS.items():
                 line = (kind.__doc__ or "").partition("\n")[0].replace("``", "").rstrip(".")
-                typer.echo(f"{known:<16} {line}")
+                typer.echo(f"{known:<19} {line}")
             return
         if name not in DOCUMENTS:
             raise UsageError(unknown_name("schema", name, known=tuple(DOCUMENTS)))
