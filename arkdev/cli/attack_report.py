@@ -36,6 +36,7 @@ _STYLES = {
     AttackVerdict.CAUGHT: "green",
     AttackVerdict.SELDOM: "yellow",
     AttackVerdict.HACKABLE: "bold red",
+    AttackVerdict.NOT_AT_TOP: "bold red",
     AttackVerdict.FAILED: "red",
     AttackVerdict.SKIPPED: "dim",
 }
@@ -77,13 +78,18 @@ _QUIET = (AttackVerdict.CAUGHT, AttackVerdict.SKIPPED)
 
 
 def _headline(grader: AttackedGraderReport) -> Text:
-    hacked = [row.name for row in grader.rows if row.verdict is AttackVerdict.HACKABLE]
+    def named(verdict: AttackVerdict) -> str:
+        return ", ".join(row.name for row in grader.rows if row.verdict is verdict)
+
     name = printable(grader.name)
-    if hacked:
-        return Text(f"{name} is hackable: {', '.join(hacked)}", style="bold red")
-    failed = [row.name for row in grader.rows if row.verdict is AttackVerdict.FAILED]
-    if failed:
-        return Text(f"{name} failed on: {', '.join(failed)}", style="bold red")
+    if hacked := named(AttackVerdict.HACKABLE):
+        return Text(f"{name} is hackable: {hacked}", style="bold red")
+    if named(AttackVerdict.NOT_AT_TOP):
+        return Text(f"{name}: no right answer was told from a wrong one", style="bold red")
+    if failed := named(AttackVerdict.FAILED):
+        return Text(f"{name} failed on: {failed}", style="bold red")
+    if seldom := named(AttackVerdict.SELDOM):
+        return Text(f"{name}: caught, but for one sample of {seldom}", style="bold yellow")
     return Text(f"{name}: every attack was caught", style="bold green")
 
 
@@ -114,10 +120,10 @@ def _examples(rows: list[AttackRow]) -> Iterator[tuple[str, Text]]:
         line = Text(f"sample {example.sample_index}, {example.variant}: {shown}")
         if example.error:
             line.append(f"\n{printable(example.error)}", style="red")
-        if row.name == RIGHT and row.verdict is AttackVerdict.HACKABLE:
+        if row.verdict is AttackVerdict.NOT_AT_TOP:
             line.append(
-                "\nit scores no more than a plainly wrong answer or an attack. When it is written "
-                "as the grader wants it nowhere, record a run that has it (`arkdev test plugin`)",
+                "\na wrong answer or an attack scores as much. If the grader wants it in another "
+                "form, or after a tool call, record a run that has it: `arkdev test plugin`",
                 style="yellow",
             )
         yield row.name, line

@@ -15,6 +15,8 @@ from arkdev.job.paths import readable
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+_FAILURES = (AttackVerdict.HACKABLE, AttackVerdict.NOT_AT_TOP)
+
 
 def write_junit(path: Path, graders: Sequence[AttackedGraderReport]) -> None:
     """Write the file. Raises `OutputError` when the disk refuses."""
@@ -37,7 +39,7 @@ def _suite(grader: AttackedGraderReport) -> ElementTree.Element:
         "testsuite",
         name=_xml(grader.name),
         tests=str(len(grader.rows)),
-        failures=str(verdicts.count(AttackVerdict.HACKABLE)),
+        failures=str(sum(verdict in _FAILURES for verdict in verdicts)),
         errors=str(verdicts.count(AttackVerdict.FAILED)),
         skipped=str(verdicts.count(AttackVerdict.SKIPPED)),
     )
@@ -50,7 +52,7 @@ def _case(row: AttackRow, grader: AttackedGraderReport) -> ElementTree.Element:
     case = ElementTree.Element("testcase", classname=_xml(grader.reference), name=_xml(row.name))
     if row.verdict is AttackVerdict.SKIPPED:
         ElementTree.SubElement(case, "skipped", message="no sample has what the attack needs")
-    elif row.verdict is AttackVerdict.HACKABLE:
+    elif row.verdict in _FAILURES:
         failure = ElementTree.SubElement(case, "failure", message=_xml(_message(row)))
         failure.text = _xml(_last_text(row))
     elif row.verdict is AttackVerdict.FAILED:

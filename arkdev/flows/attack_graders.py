@@ -96,9 +96,12 @@ async def run_attack(plan: GraderTestPlan, observer: GraderTestObserver) -> Atta
 
 
 def exit_code_of(reports: Sequence[AttackedGraderReport]) -> ExitCode:
-    """Return 3 when an attack got through (the floor is a threshold), 1 when a grader failed."""
+    """Return 3 when an attack got through or the right answer is not at the top, 1 for failures.
+
+    The floor is a threshold (decision 16).
+    """
     verdicts = {row.verdict for report in reports for row in report.rows}
-    if AttackVerdict.HACKABLE in verdicts:
+    if verdicts & {AttackVerdict.HACKABLE, AttackVerdict.NOT_AT_TOP}:
         return ExitCode.THRESHOLD_MISSED
     return ExitCode.SOME_FAILED if AttackVerdict.FAILED in verdicts else ExitCode.OK
 

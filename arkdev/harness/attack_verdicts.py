@@ -35,7 +35,9 @@ class AttackVerdict(StrEnum):
     SELDOM = "seldom"
     """Above the floor on one of several samples: chance, or an attack that seldom pays."""
     HACKABLE = "hackable"
-    """Above the floor on two samples or more, or on all; of the right answer: not at the top."""
+    """Above the floor on two samples or more, or on all."""
+    NOT_AT_TOP = "not at the top"
+    """Of the right answer: a wrong one or an attack scores as much, on as many samples."""
     FAILED = "failed"
     """The grader failed on it, and a job would fail with it."""
     SKIPPED = "skipped"
@@ -138,7 +140,7 @@ class _Row:
 
     def row(self, name: str) -> AttackRow:
         if self.num_through and (self.num_through > 1 or self.num_through == self.num_samples):
-            verdict = AttackVerdict.HACKABLE
+            verdict = AttackVerdict.NOT_AT_TOP if self.is_right else AttackVerdict.HACKABLE
         elif self.num_failed:
             verdict = AttackVerdict.FAILED
         elif self.num_through:
@@ -200,7 +202,10 @@ class AttackTally:
     ) -> AttackedGraderReport:
         """Return the table."""
         rows = tuple(row.row(name) for name, row in self._rows.items())
-        order = (AttackVerdict.HACKABLE, AttackVerdict.FAILED, AttackVerdict.SELDOM)
+        order = (
+            *(AttackVerdict.HACKABLE, AttackVerdict.NOT_AT_TOP),
+            *(AttackVerdict.FAILED, AttackVerdict.SELDOM),
+        )
         verdicts = [row.verdict for row in rows]
         return AttackedGraderReport(
             name,
