@@ -30,7 +30,9 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/harness.py
+	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/regrading.py
+	$(BIN)/python benchmarks/traffic.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -39,7 +39,8 @@ _HOMES = {
         "Trajectory",
     ),
     # `observe` is left out: it would be hidden by the package arkdev.observe
-    "arkdev.observe.tracing": ("trace_monitor", "wrap_inplace_trace"),
+    "arkdev.observe.tracing": ("trace_monitor",),
+    "arkdev.plugin.client_tracing": ("wrap_inplace_trace",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

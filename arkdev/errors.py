@@ -11,6 +11,7 @@
     │   ├── PluginLoadError           2   module:function cannot be imported or found
     │   ├── PluginSignatureError      2   wrong parameters or wrong kind
     │   ├── RunError                  2   a run folder that cannot be read
+    │   ├── TapeError                 2   a tape that cannot be read
     │   ├── MissingExtraError         2   an optional package is not installed
     │   └── ComesLaterError           2   a contract name whose behaviour is not built yet
     ├── PluginError                   1   what a plugin did while it ran
@@ -18,7 +19,8 @@
     │   ├── LateCallError             1   a model call after its attempt had ended
     │   ├── TranslationError          1   a request that the endpoint's API cannot express
     │   ├── PluginTimeoutError        1   a plugin ran longer than its Runtime.timeout
-    │   └── PluginResultError         1   a result that the contract does not allow
+    │   ├── PluginResultError         1   a result that the contract does not allow
+    │   └── TapeMismatchError         1   a replayed plugin asked for what its tape does not hold
     ├── OutputError                   1   a run folder or the output cannot be written any more
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
@@ -104,6 +106,10 @@ class RunError(ConfigurationError):
     """A run folder is missing, unreadable or of another schema version."""
 
 
+class TapeError(ConfigurationError):
+    """A tape is missing, unreadable or of another schema version."""
+
+
 class MissingExtraError(ConfigurationError):
     """An optional package is not installed; the hint is its install line."""
 
@@ -138,6 +144,10 @@ class PluginTimeoutError(PluginError):
 
 class PluginResultError(PluginError):
     """A plugin returned something that the contract does not allow."""
+
+
+class TapeMismatchError(PluginError):
+    """A replayed plugin asked for what its tape does not hold; the message has the difference."""
 
 
 class OutputError(ArkdevError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.flows.test_plan import plan_test
-from arkdev.flows.test_plugin import run_test
+from arkdev.flows.test_plugin import PluginTestOutcome, run_test
 from arkdev.flows.test_request import PluginTestRequest
 from clients import PROMPT, TOOLS
 
@@ -64,7 +64,10 @@ class Silent:
     def on_attempt(self, *_: Any) -> None:
         """Nothing."""
 
-    def on_log(self, line: str) -> None:
+    def on_stall(self, record: Any) -> None:
+        """Nothing."""
+
+    def on_log(self, line: Any) -> None:
         """Nothing."""
 
     def on_rollout(self, finished: Any) -> None:
@@ -74,24 +77,53 @@ class Silent:
         """Nothing."""
 
 
-async def run_arkdev(url: str, *, in_flight: int, num_rollouts: int, is_async: bool) -> None:
+async def run_arkdev(
+    url: str,
+    *,
+    in_flight: int,
+    num_rollouts: int,
+    is_async: bool,
+    stall_threshold_s: float | None = None,
+) -> None:
     """(e), (f) run, grade and write down the rollouts of an async or a sync plugin."""
     with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        write_workspace(root, num_samples=num_rollouts)
-        request = PluginTestRequest(
-            start=root,
-            rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
-            graders=("plugins.bench:grade",),
-            data=(root / "data.jsonl",),
-            concurrency=in_flight,
-            endpoint=url,
-            model="bench",
+        await run_arkdev_in(
+            Path(name),
+            url,
+            in_flight=in_flight,
+            num_rollouts=num_rollouts,
+            is_async=is_async,
+            stall_threshold_s=stall_threshold_s,
         )
-        plan = plan_test(request)
-        outcome = await run_test(plan, Silent())
+
+
+async def run_arkdev_in(  # noqa: PLR0913 (what a benchmark varies)
+    root: Path,
+    url: str,
+    *,
+    in_flight: int,
+    num_rollouts: int,
+    is_async: bool,
+    trace: bool = False,
+    stall_threshold_s: float | None = None,
+) -> PluginTestOutcome:
+    """Do that in a workspace at `root`, which is empty; every rollout must succeed."""
+    write_workspace(root, num_samples=num_rollouts)
+    request = PluginTestRequest(
+        start=root,
+        rollout=f"plugins.bench:{'with_async' if is_async else 'with_sync'}",
+        graders=("plugins.bench:grade",),
+        data=(root / "data.jsonl",),
+        concurrency=in_flight,
+        endpoint=url,
+        model="bench",
+        trace=trace,
+        stall_threshold_s=stall_threshold_s,
+    )
+    outcome = await run_test(plan_test(request), Silent())
     if outcome.exit_code != 0 or outcome.summary.num_rollouts != num_rollouts:
         raise RuntimeError(f"not every rollout succeeded: {outcome.summary}")
+    return outcome
 
 
 def write_workspace(root: Path, *, num_samples: int) -> None:

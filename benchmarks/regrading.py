@@ -20,8 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from arkdev.flows.replay import run_replay  # noqa: E402
-from arkdev.flows.replay_plan import ReplayPlan, ReplayRequest, plan_replay  # noqa: E402
+from arkdev.flows.regrading import run_replay  # noqa: E402
+from arkdev.flows.regrading_plan import ReplayPlan, ReplayRequest, plan_replay  # noqa: E402
 from arkdev.harness.loop import new_event_loop  # noqa: E402
 from arkdev.plugin.loading import load_plugin  # noqa: E402
 from arkdev.runs.records import (  # noqa: E402

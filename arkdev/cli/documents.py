@@ -9,20 +9,35 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
-from arkdev.harness.attack_verdicts import AttackedGraderReport
+from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
-from arkdev.harness.repeated_grading import GraderAgreement, RepeatedGrader
 from arkdev.harness.reward_changes import RunChanges
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import ThresholdResult
+from arkdev.observe.span_export import ExportCounts
 from arkdev.runs.reader import RunSummary, TornLine
-from arkdev.runs.records import GraderRecord, GroupRecord, Manifest, TrajectoryRecord
+from arkdev.runs.records import (
+    GraderRecord,
+    GroupRecord,
+    Manifest,
+    PluginLogRecord,
+    SpanRecord,
+    TrajectoryRecord,
+)
 
 
 class _Document(TypedDict):
     schema_version: int
+
+
+class TraceNote(TypedDict):
+    """What became of the spans of a test."""
+
+    num_spans: int
+    receivers: list[ExportCounts]
 
 
 class TestDocument(_Document):
@@ -38,6 +53,8 @@ class TestDocument(_Document):
     client_cost_s: float
     thresholds: list[ThresholdResult]
     warnings: list[str]
+    trace: TraceNote | None
+    """None: nothing was traced."""
 
 
 class SampleTestDocument(TestDocument):
@@ -65,40 +82,6 @@ class ReplayDocument(_Document):
     """Groups that the run does not hold whole."""
     num_not_whole: int
     """Trajectories with values that the run could not keep as they were."""
-    warnings: list[str]
-
-
-class GraderAttackDocument(_Document):
-    """``arkdev test grader --attack --json``."""
-
-    run: str | None
-    """Id of the run that the samples come from; None: `data`."""
-    data: list[str]
-    exit_code: int
-    num_samples: int
-    num_without_reference: int
-    """Samples whose ``extra`` names no right answer."""
-    reference_key: str | None
-    graders: list[AttackedGraderReport]
-    judge_calls: int
-    warnings: list[str]
-
-
-class GraderRepeatDocument(_Document):
-    """``arkdev test grader --repeat N --json``."""
-
-    run: str | None
-    data: list[str]
-    exit_code: int
-    num_groups: int
-    num_gradings: int
-    """Of each trajectory: N."""
-    num_small_groups: int
-    """Groups that were left out: fewer than two successful rollouts."""
-    graders: list[RepeatedGrader]
-    """With several also ``weighted``, the sum that training sees."""
-    agreement: GraderAgreement | None
-    judge_calls: int
     warnings: list[str]
 
 
@@ -138,6 +121,22 @@ class TrajectoryDocument(_Document):
     """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
+    logs: list[PluginLogRecord]
+    """What its rollout and its graders logged, in order."""
+
+
+class TraceDocument(_Document):
+    """``arkdev show RUN TRAJECTORY --trace --json``."""
+
+    trajectory: str
+    spans: list[SpanRecord]
+    """In the order of their beginnings."""
+
+
+class LogsDocument(_Document):
+    """``arkdev show RUN --logs --json``."""
+
+    logs: list[PluginLogRecord]
 
 
 class FailedDocument(_Document):
@@ -245,6 +244,110 @@ class DoctorDocument(_Document):
     checks: list[CheckRow]
 
 
+class DataCheckDocument(_Document):
+    """``arkdev data check --json``."""
+
+    exit_code: int
+    sets: list[SetReport]
+    duplicates: DuplicateReport
+    job: JobNumbers | None
+    """None for files alone, and when the data is refused."""
+    notes: list[str]
+
+
+class FindingRow(TypedDict):
+    """One thing that is wrong with a job, or may be."""
+
+    where: str
+    """file:line; "" where there is none."""
+    message: str
+    fix: str
+
+
+class JobCheckDocument(_Document):
+    """``arkdev check --json``."""
+
+    exit_code: int
+    job: str
+    customization_type: str | None
+    """None: the file is no valid job."""
+    inferred: list[str]
+    problems: list[FindingRow]
+    warnings: list[FindingRow]
+
+
+class PlanRow(TypedDict):
+    """What one key of a job does on the plan's backend."""
+
+    key: str
+    value: str
+    origin: str
+    """``file``, ``default``, ``inferred`` or ``flag``."""
+    where: str
+    support: str
+    """``used``, ``partly``, ``recorded`` or ``refused``."""
+    effect: str
+    instead: str
+    """The nearest setting that works; "" but for what is refused."""
+
+
+class DifferenceRow(TypedDict):
+    """What local training and a job on the platform do not do alike."""
+
+    what: str
+    local: str
+    remote: str
+
+
+class JobPlanDocument(_Document):
+    """``arkdev plan --backend B --json``."""
+
+    exit_code: int
+    job: str
+    backend: str
+    customization_type: str
+    work: list[str]
+    keys: list[PlanRow]
+    differences: list[DifferenceRow]
+    notes: list[str]
+
+
+class HyperparameterRow(TypedDict):
+    """One hyperparameter of a method; None where nothing is publicly known."""
+
+    name: str
+    type: str
+    default_value: str | int | float | bool | None
+    min: float | None
+    is_min_excluded: bool
+    max: float | None
+    options: list[str] | None
+    usual: list[str | int | float | bool]
+    seen: list[str | int | float | bool]
+    evidence: str
+    """``documented``, ``example`` or ``inferred``: whether the method takes it."""
+    sources: list[str]
+    meaning: str
+    note: str
+
+
+class MethodSection(TypedDict):
+    """The hyperparameters of one training method."""
+
+    customization_type: str
+    hyperparameters: list[HyperparameterRow]
+
+
+class FoundationModelDocument(_Document):
+    """``arkdev get foundation-model --json``."""
+
+    model: str
+    version: str
+    is_live: bool
+    """False: arkdev's catalogue, which does not know what a model supports."""
+    methods: list[MethodSection]
+
+
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
@@ -254,6 +357,8 @@ DOCUMENTS: dict[str, type] = {
     "runs": RunsDocument,
     "show": RunDocument,
     "show-trajectory": TrajectoryDocument,
+    "show-trace": TraceDocument,
+    "show-logs": LogsDocument,
     "show-failed": FailedDocument,
     "endpoint-list": EndpointsDocument,
     "endpoint-check": EndpointCheckDocument,
@@ -261,6 +366,10 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "data-check": DataCheckDocument,
+    "check": JobCheckDocument,
+    "plan": JobPlanDocument,
+    "get-foundation-model": FoundationModelDocument,
 }
 """Name of a schema → type of the document."""
 

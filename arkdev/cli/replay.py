@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from arkdev.flows.replay import ReplayOutcome
-    from arkdev.flows.replay_plan import ReplayPlan, ReplayRequest
+    from arkdev.flows.regrading import ReplayOutcome
+    from arkdev.flows.regrading_plan import ReplayPlan, ReplayRequest
 
 _EPILOG = """\b
 Examples:
@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Grade a recorded run again, without a call to its model, and say what changed."""
-        from arkdev.flows.replay_plan import ReplayRequest
+        from arkdev.flows.regrading_plan import ReplayRequest
 
         request = ReplayRequest(
             start=Path.cwd(),
@@ -91,8 +91,8 @@ def _run(request: ReplayRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
     from arkdev.cli.replay_display import ReplayDisplay
     from arkdev.cli.streams import keep_results_apart
-    from arkdev.flows.replay import run_replay
-    from arkdev.flows.replay_plan import plan_replay
+    from arkdev.flows.regrading import run_replay
+    from arkdev.flows.regrading_plan import plan_replay
 
     # what graders write while they are imported, or past sys.stdout, is no part of the result
     keep_results_apart()

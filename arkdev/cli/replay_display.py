@@ -16,8 +16,8 @@ from arkdev.cli.replay_report import render_replay
 from arkdev.cli.streams import results
 from arkdev.cli.terminal import plural, printable
 from arkdev.flows.grader_versions import RECORDED
-from arkdev.flows.replay import ReplayOutcome
-from arkdev.flows.replay_plan import ReplayPlan
+from arkdev.flows.regrading import ReplayOutcome
+from arkdev.flows.regrading_plan import ReplayPlan
 from arkdev.runs.records import GroupRecord
 
 _LINE_EVERY_S = 10.0

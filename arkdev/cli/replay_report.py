@@ -21,7 +21,7 @@ from arkdev.cli.terminal import (
     symbols,
     titled,
 )
-from arkdev.flows.replay import ReplayOutcome
+from arkdev.flows.regrading import ReplayOutcome
 from arkdev.harness.grader_diff import GraderDiff
 from arkdev.harness.reward_changes import RewardChanges, RunChanges
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from arkdev.cli import report_failures, report_limits, report_sections
+from arkdev.cli import (
+    report_failures,
+    report_limits,
+    report_sections,
+    report_services,
+    report_stalls,
+)
 from arkdev.cli.terminal import Section, Symbols, facts, plural, printable, symbols, titled
 from arkdev.harness.distributions import RewardSummary
 from arkdev.harness.summary import Summary
@@ -17,6 +24,7 @@ from arkdev.runs.writer import PLUGIN_LOG
 
 TWO_COLUMNS_FROM = 130
 MAX_WIDTH = 180
+_LEFT_OUT = re.compile(rb'"num_left_out":([1-9]\d*)')
 
 _FIRST_SECTIONS = (
     report_sections.rewards,
@@ -24,12 +32,14 @@ _FIRST_SECTIONS = (
     report_sections.groups,
     report_sections.graders,
     report_sections.latency,
+    report_services.services,
     report_limits.limits,
     report_sections.turns_and_tokens,
 )
 _LAST_SECTIONS = (
     report_failures.failures,
     report_sections.failed_attempts,
+    report_stalls.stalls,
     report_sections.warnings,
 )
 
@@ -120,9 +130,11 @@ def _side_by_side(parts: list[Group], console: Console, width: int) -> Renderabl
 
 def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> None:
     rows: list[tuple[str, Text | str]] = [("run", Text(printable(str(folder))))]
-    num_lines = _num_log_lines(folder)
+    num_lines, num_left_out = _num_log_lines(folder)
     if num_lines:
         text = f"{PLUGIN_LOG} in it: {plural(num_lines, 'line')} that plugins logged or printed"
+        if num_left_out:
+            text += f", {num_left_out:,} more are left out"
         rows.append(("log", text))
     if summary.first_failure is not None:
         rows.append(("next", f"arkdev show {name} {summary.first_failure}"))
@@ -135,9 +147,15 @@ def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> 
     console.print(facts(rows), soft_wrap=True)
 
 
-def _num_log_lines(folder: Path) -> int:
+def _num_log_lines(folder: Path) -> tuple[int, int]:
+    """Return how many lines plugins logged, and how many more are left out."""
+    num_lines = num_left_out = 0
     try:
         with (folder / PLUGIN_LOG).open("rb") as file:
-            return sum(1 for _ in file)
+            for line in file:
+                found = _LEFT_OUT.search(line)
+                num_lines += found is None
+                num_left_out += int(found[1]) if found else 0
     except OSError:  # nothing was logged
-        return 0
+        pass
+    return num_lines, num_left_out

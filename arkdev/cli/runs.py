@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from arkdev.harness.summary import Summary
     from arkdev.runs.reader import RunReader, RunSummary
-    from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, TrajectoryRecord
+    from arkdev.runs.records import Attempt, GraderRecord, TrajectoryRecord
 
 _TRAJECTORY_ID = re.compile(r"\d+\.\d+")
 _MAX_NAME = 20
@@ -49,7 +49,10 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         """List the runs, the newest first."""
         list_command(runs_root(), as_json=as_json)
 
-    @app.command("show", epilog="Examples: arkdev show latest 7.1; arkdev show --failed")
+    @app.command(
+        "show",
+        epilog="Examples: arkdev show latest 7.1; arkdev show --failed; arkdev show 7.1 --trace",
+    )
     def show_command(
         run: Annotated[
             str,
@@ -69,25 +72,59 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
                 help="List what failed or was retried: rollouts, and gradings of groups.",
             ),
         ] = False,
+        logs: Annotated[
+            bool, typer.Option("--logs", help="List what plugins logged and printed.")
+        ] = False,
+        level: Annotated[
+            str | None,
+            typer.Option("--level", metavar="LEVEL", help="Of --logs: from this level up."),
+        ] = None,
+        trace: Annotated[
+            bool, typer.Option("--trace", help="Of one trajectory: what happened when.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Show the report of a run, or one trajectory of it."""
         from arkdev.runs.reader import RunReader, find_run
 
-        if trajectory is not None and failed:
-            raise UsageError("--failed lists trajectories; it does not go with one of them")
         root = runs_root()
         if trajectory is None and _TRAJECTORY_ID.fullmatch(run):
             run, trajectory = "latest", run
-            if failed:
-                raise UsageError("--failed lists trajectories; it does not go with one of them")
+        if trajectory is not None and (failed or logs):
+            flag, what = ("--failed", "trajectories") if failed else ("--logs", "all log lines")
+            raise UsageError(f"{flag} lists {what}; it does not go with one trajectory")
+        _check_view(trajectory, failed=failed, logs=logs, level=level, trace=trace)
         reader = RunReader(find_run(root, run))
-        if trajectory is not None:
+        if logs:
+            from arkdev.cli.logs import show_logs
+
+            show_logs(reader, level=level or "DEBUG", as_json=as_json)
+        elif trajectory is not None and trace:
+            from arkdev.cli.traces import show_trace
+
+            show_trace(reader, trajectory, as_json=as_json)
+        elif trajectory is not None:
+            from arkdev.cli.trajectory import show_trajectory
+
             show_trajectory(reader, trajectory, as_json=as_json)
         elif failed:
             show_failed(reader, as_json=as_json)
         else:
             show_run(reader, root=root, as_json=as_json)
+
+
+def _check_view(
+    trajectory: str | None, *, failed: bool, logs: bool, level: str | None, trace: bool
+) -> None:
+    """Refuse flags that have no effect together."""
+    if failed and logs:
+        raise UsageError("--failed and --logs are two lists; ask for one")
+    if level is not None and not logs:
+        raise UsageError("--level is for --logs", hint="add --logs")
+    if trace and trajectory is None:
+        raise UsageError(
+            "--trace is of one trajectory", hint="name it: arkdev show RUN 7.1 --trace"
+        )
 
 
 def list_command(root: Path, *, as_json: bool) -> None:
@@ -166,6 +203,8 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 def recomputed_summary(reader: RunReader) -> Summary:
     """Compute the statistics of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
+    from arkdev.harness.services import ServiceSummary
+    from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
 
     settings = reader.manifest.settings
@@ -173,9 +212,18 @@ def recomputed_summary(reader: RunReader) -> Summary:
     if not isinstance(size, int):
         size = max((len(group.trajectory_ids) for group in reader.groups()), default=1)
     threshold = settings.get("success_threshold")
+    measured = (reader.manifest.summary or {}).get("services", ())  # no record has them
     statistics = RunStatistics(
-        size, success_threshold=1.0 if threshold is None else float(threshold)
+        size,
+        success_threshold=1.0 if threshold is None else float(threshold),
+        services=lambda: tuple(ServiceSummary.from_json(service) for service in measured),
+        grader_places={
+            str(each.get("name")): str(each.get("place", ""))
+            for each in settings.get("graders") or ()
+            if isinstance(each, dict)
+        },
     )
+    statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
         statistics.add_trajectory(trajectory)
     for group in reader.groups():
@@ -216,7 +264,7 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
 
 def _say_replay(reader: RunReader) -> None:
     """Say on stderr that only the grading is the run's own."""
-    source = reader.manifest.settings.get("replay")
+    source = reader.manifest.settings.get("regraded")
     if isinstance(source, dict):
         note = f"a replay: the rollouts of run {source.get('run')}, graded again"
         console(is_stderr=True).print(note, soft_wrap=True)
@@ -288,66 +336,6 @@ def _print_trouble(
     if trouble and trouble.where:
         line.append(f"  {printable(trouble.where)}", style="dim")
     console().print(line, soft_wrap=True)
-
-
-def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
-    """Print one trajectory turn by turn with its rewards."""
-    trajectory = reader.trajectory(trajectory_id)
-    group = next((g for g in reader.groups() if trajectory_id in g.trajectory_ids), None)
-    index = group.trajectory_ids.index(trajectory_id) if group else 0
-    reward = group.rewards[index] if group and index < len(group.rewards) else None
-    if as_json:
-        graders = [dataclasses.asdict(grader) for grader in group.graders] if group else []
-        from arkdev.cli.report_failures import trajectory_failures_json
-
-        document = {
-            "trajectory": _trajectory_json(trajectory),
-            "index": index,
-            **trajectory_failures_json(trajectory, group),
-        }
-        print_json({**document, "reward": reward, "graders": graders})
-        return
-    from arkdev.cli.conversation import ConversationPrinter, render_turns
-    from arkdev.cli.report_failures import print_trajectory_failures
-
-    out = console()
-    _print_heading(out, trajectory, reward=reward, group=group)
-    printer = ConversationPrinter(out)
-    printer.sample_extra(group.sample_extra if group else None)
-    printer.attempts(trajectory.attempts)
-    print_trajectory_failures(out, trajectory, group)
-    render_turns(
-        out,
-        messages=trajectory.messages,
-        turns=trajectory.turns,
-        graders=group.graders if group else (),
-        index=index,
-        reward=reward,
-    )
-
-
-def _print_heading(
-    out: Any, trajectory: TrajectoryRecord, *, reward: float | None, group: GroupRecord | None
-) -> None:
-    from rich.text import Text
-
-    from arkdev.cli.report_sections import VERDICT_STYLES
-    from arkdev.cli.terminal import duration, number, plural, symbols
-
-    dot = symbols(out).dot
-    parts = [plural(len(trajectory.attempts), "attempt"), duration(trajectory.duration_s)]
-    if trajectory.turns:
-        parts.append(plural(len(trajectory.turns), "turn"))
-    if reward is not None:
-        parts.append(f"reward {number(reward)}")
-    elif group is not None:
-        parts.append("no reward")
-    line = Text(f"{trajectory.trajectory_id} ", style="bold")
-    line.append(trajectory.verdict, style=VERDICT_STYLES[trajectory.verdict])
-    line.append("".join(f"  {dot}  {part}" for part in parts), style="dim")
-    out.print(line)
-    if trajectory.warnings:
-        out.print(Text(f"warnings: {', '.join(trajectory.warnings)}", style="yellow"))
 
 
 def _trajectory_json(trajectory: TrajectoryRecord) -> dict[str, Any]:

@@ -24,6 +24,12 @@ class _Results:
     stream: TextIO | None = None
 
 
+class _Messages:
+    """The stream of messages, once it is apart from sys.stderr."""
+
+    stream: TextIO | None = None
+
+
 def open_missing_streams() -> None:
     """Open /dev/null where the process was started with a closed stdin, stdout or stderr."""
     for descriptor, (name, mode) in enumerate(_STREAMS):
@@ -43,7 +49,7 @@ def keep_results_apart() -> None:
 
     Nothing happens where sys.stdout is not descriptor 1: somebody else looks after it then.
     """
-    if _Results.stream is not None or not _is_descriptor_1(sys.stdout):
+    if _Results.stream is not None or not _is_descriptor(sys.stdout, 1):
         return
     sys.stdout.flush()
     encoding = sys.stdout.encoding
@@ -62,9 +68,21 @@ def results() -> TextIO:
     return _Results.stream or sys.stdout
 
 
-def _is_descriptor_1(stream: TextIO) -> bool:
+def messages() -> TextIO:
+    """Return the stream of a command's own messages while plugins run.
+
+    Where descriptor 2 is a terminal it is taken away from plugins meanwhile, so this is a copy.
+    """
+    if _Messages.stream is None and _is_descriptor(sys.stderr, 2) and os.isatty(2):
+        _Messages.stream = open(  # noqa: SIM115 (as long as the process)
+            os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="replace"
+        )
+    return _Messages.stream or sys.stderr
+
+
+def _is_descriptor(stream: TextIO, number: int) -> bool:
     try:
-        return stream.fileno() == 1
+        return stream.fileno() == number
     except (OSError, ValueError, io.UnsupportedOperation):
         return False
 
@@ -97,7 +115,7 @@ def end_process(exit_code: int) -> NoReturn:
         if not thread.daemon and thread is not threading.main_thread()
     ]
     if _Results.stream is not None and (threads or _left_behind or _has_abandoned_calls()):
-        for stream in (_Results.stream, sys.stdout, sys.stderr):
+        for stream in (_Results.stream, _Messages.stream or sys.stderr, sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         os._exit(exit_code)

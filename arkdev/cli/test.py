@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.durations import stall_threshold_s
 from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
@@ -29,6 +30,8 @@ Examples:
   arkdev test plugin --endpoint ark --model doubao-seed-2-0-mini-260428
   arkdev test plugin --endpoint http://127.0.0.1:8000/v1 --model qwen3
   arkdev test plugin --resume latest                  go on after a kill or Ctrl-C
+  arkdev test plugin --record tape.jsonl              keep all that the plugins got from outside
+  arkdev test plugin --replay tape.jsonl              run their code again on it, offline
 
 \b
 Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
@@ -186,15 +189,41 @@ def plugin(
             help="The same for the share of graded rollouts that succeed.",
         ),
     ] = None,
+    stall_threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--stall-threshold",
+            metavar="MS|DURATION|off",
+            help="Name code that holds others up for so long (default 100ms).",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace", help="Write what happened when into the run folder: show RUN ID --trace."
+        ),
+    ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
             "--resume",
             metavar="RUN",
             help="Go on with a run that was cut short: its id, a path, or latest.",
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record", metavar="TAPE", help="Write what the plugins get from outside to a file."
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay", metavar="TAPE", help="Run the plugins' code again from a tape, offline."
         ),
     ] = None,
     real_ark_sdk: Annotated[
@@ -236,9 +265,13 @@ def plugin(
         success_threshold=success_threshold,
         min_reward_mean=min_reward_mean,
         min_success_rate=min_success_rate,
+        stall_threshold_s=stall_threshold_s(stall_threshold),
         out=out,
+        trace=trace,
         uses_real_ark_sdk=real_ark_sdk,
         resume=resume,
+        record=record,
+        replay=replay,
     )
     raise typer.Exit(_run(request, as_json=as_json))
 
@@ -263,19 +296,22 @@ def _sample_text(sample: str | None) -> str | None:
 
 def _run(request: PluginTestRequest, *, as_json: bool) -> int:
     from arkdev.cli.interrupts import run_interruptible
+    from arkdev.cli.mismatches import show_mismatches
     from arkdev.cli.streams import keep_results_apart
     from arkdev.cli.test_display import display_for
+    from arkdev.flows.replay_plan import ReplayPlan, plan_replay
+    from arkdev.flows.replaying import run_replay
     from arkdev.flows.test_plan import plan_test
     from arkdev.flows.test_plugin import run_test
 
     # what plugins write while they are imported, or past sys.stdout, is no part of the result
     keep_results_apart()
     with redirect_stdout(sys.stderr):
-        plan = plan_test(request)
+        plan = plan_test(request) if request.replay is None else plan_replay(request)
     display = display_for(plan, as_json=as_json)
     with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(
-            run_test(plan, display),
+            run_replay(plan, display) if isinstance(plan, ReplayPlan) else run_test(plan, display),
             on_give_up=display.give_up,
             on_programs_ended=display.on_programs_ended,
         )
@@ -284,6 +320,8 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
         _print_json(plan, outcome)
     else:
         display.report(outcome)
+        if isinstance(plan, ReplayPlan):
+            show_mismatches(outcome.folder)
     return int(outcome.exit_code)
 
 
@@ -305,7 +343,14 @@ def _print_json(plan: PluginTestPlan, outcome: PluginTestOutcome) -> None:
         "client_cost_s": outcome.client_cost_s,
         "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
         "warnings": [*plan.notes, *map(str, plan.warnings), *outcome.notes],
+        "trace": None,
     }
+    if outcome.tracing is not None:
+        document["trace"] = {
+            "num_spans": outcome.tracing.num_recorded,
+            "receivers": [dataclasses.asdict(count) for count in outcome.tracing.counts],
+        }
+        document["warnings"] += outcome.tracing.warnings
     if plan.line is not None:
         reader = RunReader(outcome.folder)
         document["trajectories"] = [dataclasses.asdict(r) for r in reader.trajectories()]

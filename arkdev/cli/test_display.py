@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,14 +18,17 @@ from rich.text import Text
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
 from arkdev.cli.report import headline, render_summary
-from arkdev.cli.streams import results
+from arkdev.cli.report_stalls import advice, sentence
+from arkdev.cli.streams import messages, results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_plugin import PluginTestOutcome
 from arkdev.harness.attempts import MAX_ATTEMPTS, Outcome
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.warnings import describe_warning
+from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.masking import masked_text, masked_value
 from arkdev.runs.records import GroupRecord, Verdict
@@ -35,6 +37,7 @@ from arkdev.sessions.session import AttemptIdentity, Session
 _LINE_EVERY_S = 10.0
 _MAX_WARNINGS = 5
 _MAX_REASONS = 100
+_MAX_STALLS = 3
 _WIDTH_OF_PROGRESS = 90
 """The bar, the counts, the time and the mean reward."""
 
@@ -51,7 +54,7 @@ class Display:
 
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
-        self._err = _fixed(console(is_stderr=True), sys.stderr)
+        self._err = _fixed(console(is_stderr=True), messages())
         self._out = _fixed(console(), results())
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -65,7 +68,7 @@ class Display:
             redirect_stderr=False,
         )
         self._task = self._progress.add_task("rollouts", total=plan.num_rollouts, note="")
-        self._num_done = self._num_failed = 0
+        self._num_done = self._num_failed = self._num_stalls = 0
         self._reasons: Counter[str] = Counter()
         self._reward_sum, self._num_rewards = 0.0, 0
         self._next_line = time.monotonic() + _LINE_EVERY_S
@@ -113,8 +116,15 @@ class Display:
     def on_turn(self, session: Session) -> None:
         """Many samples show no turns."""
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """The report says where the lines are."""
+
+    def on_stall(self, record: StallRecord) -> None:
+        """Name the first few pieces of code that hold others up; the report names them all."""
+        self._num_stalls += 1
+        if self._num_stalls <= _MAX_STALLS:
+            with suppress(Exception):  # the watch goes on, whatever became of the terminal
+                self._say(f"warning: {sentence(record)}\n  {advice(record)}")
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""
@@ -141,6 +151,7 @@ class Display:
     def report_in_a_line(self, outcome: PluginTestOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=symbols(self._err)).plain)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
 
     def _say_thresholds(self, outcome: PluginTestOutcome) -> None:
@@ -153,6 +164,7 @@ class Display:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
         self._say_notes(outcome)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
         if outcome.clients_built:
             cost_ms = outcome.client_cost_s * 1000
@@ -171,6 +183,16 @@ class Display:
                 f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
                 "set ARK_BASE_URL and ARK_API_KEY to judge with another"
             )
+
+    def _say_traces(self, outcome: PluginTestOutcome) -> None:
+        if outcome.tracing is None:
+            return
+        for warning in outcome.tracing.warnings:
+            self._say(f"warning: {warning}")
+        if self._plan.request.trace:
+            spans = plural(outcome.tracing.num_recorded, "span")
+            name = self._name(outcome) or outcome.folder.name
+            self._say(f"{spans} recorded; see them: arkdev show {name} TRAJECTORY --trace")
 
     def _name(self, outcome: PluginTestOutcome) -> str | None:
         return None if self._is_listed(outcome.folder) else str(outcome.folder)
@@ -206,7 +228,7 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
-        if self.folder:
+        if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
             self._say(f"go on with it: arkdev test plugin --resume {name}")
 
@@ -232,10 +254,10 @@ class ConversationDisplay(Display):
             extra = masked_value(plan.line.sample.extra, secrets=self._secrets)
             self._printer.sample_extra(extra)
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """Print it between the messages."""
         with self._lock:
-            self._printer.log_line(masked_text(line, secrets=self._secrets))
+            self._printer.log_line(masked_text(str(line), secrets=self._secrets))
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Print why it failed, if it did."""
@@ -299,6 +321,7 @@ class ConversationDisplay(Display):
             detail = f": {warning.detail}" if warning.detail else ""
             self._say(f"warning: {text.meaning}{detail}\n  {text.advice}")
         self._say_notes(outcome)
+        self._say_traces(outcome)
         self._say_thresholds(outcome)
         self._say(f"recorded in {outcome.folder}")
 

@@ -18,6 +18,15 @@ from arkdev.runs.masking import has_secret_name, usable_secrets
 
 _T = TypeVar("_T")
 
+_TRACE_KEYS = (
+    "ARK_TRACE_AK",
+    "ARK_TRACE_SK",
+    "COZELOOP_API_TOKEN",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+)
+"""Of the process's own environment, with which spans are sent."""
+
 JUDGE_SKILL = 1.0
 """A judge that errs would hide what the rollouts are worth; the test's --skill is for those."""
 
@@ -32,6 +41,7 @@ def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
     variable = spec.api_key_env
     key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
     hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
+    hidden += [os.environ[name] for name in _TRACE_KEYS if name in os.environ]
     others = [v for name, v in os.environ.items() if has_secret_name(name) and not v.isalpha()]
     return usable_secrets([*hidden, *others, *([key.get_secret_value()] if key else [])])
 

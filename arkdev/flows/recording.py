@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from arkdev.harness.attempts import Outcome as AttemptOutcome
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.statistics import RunStatistics
-from arkdev.runs.records import Attempt, GraderRecord, GroupRecord, SampleRecord, TokenRecord
-from arkdev.runs.writer import RunWriter
+from arkdev.observe.log_lines import LogLine
+from arkdev.runs.records import (
+    Attempt,
+    GraderRecord,
+    GroupRecord,
+    PluginLogRecord,
+    SampleRecord,
+    TokenRecord,
+)
+from arkdev.runs.writer import RunWriter, iso_time
 from arkdev.sessions.session import AttemptIdentity, Session
 
 if TYPE_CHECKING:
@@ -32,8 +42,12 @@ class PluginTestObserver(Protocol):
         """A model call of the session was recorded; from whatever thread made it."""
         ...
 
-    def on_log(self, line: str) -> None:
+    def on_log(self, line: LogLine) -> None:
         """A plugin logged or printed a line; from whatever thread it did."""
+        ...
+
+    def on_stall(self, record: StallRecord) -> None:
+        """Code holds the run up, found for the first time; from a thread of the watch's own."""
         ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
@@ -70,9 +84,9 @@ class Recorder:
             self.run.sample(SampleRecord(sample.index, line))
             yield sample
 
-    def log(self, line: str) -> None:
+    def log(self, line: LogLine) -> None:
         """Keep a line that a plugin logged or printed."""
-        self.run.log_line(line)
+        self.run.log(log_record(line))
         self.observer.on_log(line)
 
     def on_rollout(self, finished: FinishedRollout) -> None:
@@ -99,3 +113,20 @@ class Recorder:
 
     def _masked(self, record: _HasError) -> _HasError:
         return replace(record, error=self.run.masked(record.error)) if record.error else record
+
+
+def log_record(line: LogLine) -> PluginLogRecord:
+    """Return what the run folder keeps of a line that a plugin logged or printed."""
+    place = line.place
+    return PluginLogRecord(
+        at=iso_time(datetime.fromtimestamp(line.at, UTC)),
+        level=line.level,
+        trajectory_ids=place.trajectory_ids if place else (),
+        attempt=place.attempt if place else None,
+        grader=place.grader if place else None,
+        step=place.step if place else None,
+        logger=line.logger,
+        text=line.text,
+        num_cut=line.num_cut,
+        num_left_out=line.num_left_out,
+    )

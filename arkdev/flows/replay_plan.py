@@ -1,252 +1,218 @@
-"""What `arkdev replay` would grade again, with what: resolved and checked before it starts."""
+"""What ``--replay`` runs: the plugins as they are now, on what the tape holds.
+
+Rollout, graders, samples, rollouts of each sample, sampling and seeds are the tape's. Of the
+command line only what chooses among its samples, or says what to do with the results, may differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import RunError, UsageError
-from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.errors import TapeError, UsageError
 from arkdev.flows.fingerprints import fingerprints
-from arkdev.flows.grader_versions import RECORDED, load_version
-from arkdev.flows.named_plugins import named_graders, with_distinct_names
-from arkdev.flows.resume import changed_files
-from arkdev.flows.test_plan import context_of, joined_envs, serve_ark_sdk
+from arkdev.flows.named_plugins import named_graders, named_rollout
+from arkdev.flows.test_plan import PluginTestPlan, context_of, joined_envs, serve_ark_sdk
 from arkdev.flows.test_request import PluginTestRequest, shown
-from arkdev.harness.grading import Grader
+from arkdev.harness.rollouts import SampleToRun
 from arkdev.job.job import Job
 from arkdev.job.paths import filesystem_path
 from arkdev.job.reader import read_job
-from arkdev.job.workspace import Workspace, find_workspace
-from arkdev.runs.reader import RunReader, find_run, list_runs
-from arkdev.runs.recorded import RecordedGroups
-from arkdev.types import PluginContext
+from arkdev.job.workspace import find_workspace
+from arkdev.plugin import redirect
+from arkdev.tape.format import Tape, TapeHeader, read_tape
 
-KIND = "replay"
-DEFAULT_CONCURRENCY = 32
-"""Groups that are graded at once; a grader's `request_concurrency` limits its calls besides."""
-
-_MAX_CHANGED = 5
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """What the command line said; None is unset."""
-
-    start: Path
-    """Where to look for the workspace."""
-    run: str
-    """Id, its unique beginning or end, a path, or ``latest``."""
-    graders: tuple[str, ...] = ()
-    """``module:function`` or ``module:function=weight``."""
-    diff: tuple[str, str] | None = None
-    """Two graders to compare, or one and ``recorded``."""
-    limit: int | None = None
-    concurrency: int | None = None
-    out: Path | None = None
+_CHOSEN_ANEW = (
+    "limit",
+    "sample",
+    "concurrency",
+    "success_threshold",
+    "min_reward_mean",
+    "min_success_rate",
+)
+"""Flags that a replay may have of its own."""
+_NOT_NEEDED = ("data", "script", "limit", "sample", "concurrency")
+"""Flags of the recording that a replay does without."""
+_FLAG_NAMES = {
+    "num_generations": "--n-sample",
+    "graders": "--grader",
+    "uses_real_ark_sdk": "--real-ark-sdk",
+    "sampling": "--temperature, --top-p, --max-new-tokens",
+}
 
 
-@dataclass(frozen=True)
-class ReplayPlan:
-    """A run that can be graded again."""
+@dataclass(frozen=True, kw_only=True)
+class ReplayPlan(PluginTestPlan):
+    """A replay that can run."""
 
-    request: ReplayRequest
-    workspace: Workspace
-    source: RunReader
-    groups: RecordedGroups
-    graders: tuple[Grader, ...]
-    diff_names: tuple[str, str] | None
-    """The two sides of ``--diff``: names of `graders`, or ``recorded``."""
-    num_generations: int
-    success_threshold: float
-    context: PluginContext
-    endpoint: EndpointSpec
-    """The run's; it only decides whether graders that call a model get a scripted one."""
-    envs: Mapping[str, str]
-    flags: Mapping[str, Any]
-    hashes: Mapping[str, str]
-    notes: tuple[str, ...] = ()
+    source: Tape
+    chosen: tuple[int, ...]
+    """Indices of the samples that run."""
 
     @property
-    def concurrency(self) -> int:
-        """Groups that are graded at once."""
-        return self.request.concurrency or DEFAULT_CONCURRENCY
+    def can_be_resumed(self) -> bool:
+        """Never: a replay is begun again."""
+        return False
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """What must not show in anything that is written."""
-        return secrets_of(self.endpoint, self.envs)
+    def samples(self) -> Iterator[SampleToRun]:
+        """Return the samples, in order."""
+        wanted = set(self.chosen)
+        for line in self.source.samples:
+            if line["index"] in wanted:
+                yield SampleToRun(line["index"], line["line"], line["sampling"])
 
     def settings(self) -> dict[str, Any]:
-        """Return what the run folder keeps: the settings of the recorded run, with what is new."""
-        return {
-            **self.source.manifest.settings,
-            "graders": [
-                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
-                for g in self.graders
-            ],
-            "success_threshold": self.success_threshold,
-            "concurrency": self.concurrency,
-            "flags": dict(self.flags),
-            "replay": {
-                "run": self.source.manifest.run_id,
-                "folder": shown(self.source.folder),
-                "limit": self.request.limit,
-                "diff": list(self.diff_names) if self.diff_names else None,
-            },
-        }
+        """Return what the run folder keeps of this plan."""
+        recorded = self.source.header.settings
+        kept = {name: recorded.get(name) for name in ("data", "endpoint", "skill", "script")}
+        return {**super().settings(), **kept, "replay": shown(self.source.path)}
+
+    def hashes(self) -> dict[str, str]:
+        """Return SHA-256 of the workspace's files, the job file and the tape."""
+        files = [self.source.path, *([self.job.source] if self.job else [])]
+        return fingerprints(self.workspace.root, files=files)
 
 
-def plan_replay(request: ReplayRequest) -> ReplayPlan:
-    """Resolve and check. Raises `ConfigurationError` for whatever cannot be done."""
-    if request.diff is not None and request.graders:
-        raise UsageError(
-            "--diff names the graders itself; it does not go with --grader",
-            hint="compare two graders with --diff, or grade with some of your own with --grader",
-        )
+def plan_replay(request: PluginTestRequest) -> ReplayPlan:
+    """Resolve and check a replay. Raises `ConfigurationError` for whatever cannot run."""
+    if request.replay is None:
+        raise UsageError("no tape", hint="name one with --replay FILE")
+    _check_flags(request)
+    tape = read_tape(request.replay)
+    return planned(request, tape)
+
+
+def planned(request: PluginTestRequest, tape: Tape) -> ReplayPlan:
+    """Resolve and check a replay of a tape that was read."""
     workspace = find_workspace(request.start)
-    source = recorded_run(workspace.root / "runs", request.run)
-    groups = RecordedGroups(source, limit=request.limit)
-    settings = source.manifest.settings
-    flags = dict(settings.get("flags") or {})
-    if request.graders:
-        flags["graders"] = list(request.graders)
-    test = PluginTestRequest(start=request.start).with_flags(flags)
-    notes = serve_ark_sdk(is_real=test.uses_real_ark_sdk)
-    endpoint = resolve_endpoint(
-        test.endpoint,
-        model=test.model,
-        api_key_env=test.api_key_env,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
-    expect_judge(endpoint)  # before any plugin is imported
-    job = read_job(workspace.root, test.job)
-    if request.diff is None:
-        graders, envs = _graders(request, test, job, root=workspace.root, settings=settings)
-        names = None
-    else:
-        graders, names = _sides(request.diff, root=workspace.root)
-        envs = joined_envs([reference.envs for reference in job.graders]) if job else {}
-    hashes = _hashes(workspace.root, settings)
-    is_default = not request.graders and request.diff is None
-    notes = (*notes, *_notes(source, hashes, graders, is_default=is_default))
-    threshold = test.success_threshold
-    return ReplayPlan(
+    header = tape.header
+    request = _as_recorded(request, header, root=workspace.root)
+    notes = serve_ark_sdk(request)
+    if header.is_judge_scripted:
+        redirect.install()  # before any plugin is imported
+    job = read_job(workspace.root, request.job)
+    rollout, envs = named_rollout(request, job, root=workspace.root)
+    graders = named_graders(request, job, root=workspace.root)
+    chosen = _chosen(request, tape)
+    plan = ReplayPlan(
         request=request,
         workspace=workspace,
-        source=source,
-        groups=groups,
-        graders=graders,
-        diff_names=names,
-        num_generations=_whole(settings.get("num_generations")),
-        success_threshold=sum(g.weight for g in graders if g.weight > 0)
-        if threshold is None
-        else threshold,
+        job=job,
+        rollout=rollout,
+        graders=tuple(grader for grader, _ in graders),
+        endpoint=_endpoint(header.settings["endpoint"]),
+        files=(),
+        line=None,
+        num_samples=len(chosen),
+        num_generations=header.settings["num_generations"],
+        concurrency=request.concurrency or os.cpu_count() or 1,
         context=context_of(job),
-        endpoint=endpoint,
-        envs=envs,
-        flags=flags,
-        hashes=hashes,
-        notes=notes,
+        envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        source=tape,
+        chosen=chosen,
+    )
+    _check_plugins(plan, header.settings)
+    told = (*notes, *(job.warnings if job else ()), *_notes(plan, job))
+    return replace(plan, notes=told)
+
+
+def _check_flags(request: PluginTestRequest) -> None:
+    for name, value in (("--record", request.record), ("--resume", request.resume)):
+        if value is not None:
+            raise UsageError(f"{name} and --replay do not go together")
+
+
+def _as_recorded(
+    request: PluginTestRequest, header: TapeHeader, *, root: Path
+) -> PluginTestRequest:
+    """Return the request with what the tape says; raises `UsageError` where they contradict."""
+    recorded = header.flags
+    for name, value in request.flags().items():
+        if name not in _CHOSEN_ANEW and not _is_as_recorded(name, value, recorded.get(name)):
+            flag = _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}")
+            was = f"it was {recorded[name]}" if name in recorded else "it was not given"
+            raise UsageError(
+                f"{flag}: a replay takes this from the tape, where {was}",
+                hint="leave it out, or record another tape",
+            )
+    flags = {name: value for name, value in recorded.items() if name not in _NOT_NEEDED}
+    if "job" in flags:
+        flags["job"] = _moved(flags["job"], header.settings["workspace"], root=root)
+    return request.with_flags(flags)
+
+
+def _is_as_recorded(name: str, value: Any, recorded: Any) -> bool:
+    if name == "sampling":
+        return all((recorded or {}).get(key) == item for key, item in value.items())
+    return bool(value == recorded)
+
+
+def _moved(path: str, recorded_root: str, *, root: Path) -> str:
+    """Return where a file of the recorded workspace is in this one."""
+    file, before = filesystem_path(path), filesystem_path(recorded_root)
+    return shown(root / file.relative_to(before)) if file.is_relative_to(before) else path
+
+
+def _chosen(request: PluginTestRequest, tape: Tape) -> tuple[int, ...]:
+    indices = [line["index"] for line in tape.samples]
+    if not indices:
+        raise TapeError("the tape holds no sample that came to its end", where=str(tape.path))
+    if request.sample is not None:
+        if not request.sample.strip().isdecimal() or int(request.sample) not in indices:
+            raise UsageError(
+                f"--sample {request.sample}: the tape has no such sample",
+                hint=f"it has {', '.join(map(str, indices[:10]))}"
+                + (", ..." if len(indices) > 10 else ""),
+            )
+        return (int(request.sample),)
+    return tuple(indices[: request.limit])
+
+
+def _endpoint(recorded: Mapping[str, Any]) -> EndpointSpec:
+    return EndpointSpec(
+        name=recorded["name"],
+        base_url=recorded["base_url"],
+        model=recorded["model"],
+        api_key_env=None,
+        family="generic",
+        source="the tape",
     )
 
 
-def recorded_run(runs: Path, name: str) -> RunReader:
-    """Find a run to grade again; ``latest`` is the latest one that is no replay itself."""
-    if name == "latest":
-        found = next((run for run in list_runs(runs) if run.kind not in ("", KIND)), None)
-        if found is None:
-            raise RunError(f"there are no runs in {runs}", hint="`arkdev test plugin` makes one")
-        return RunReader(found.folder)
-    return RunReader(find_run(runs, name))
+def _check_plugins(plan: ReplayPlan, recorded: Mapping[str, Any]) -> None:
+    """Raise `TapeError` when the job names other plugins by now."""
+    now = plan.settings()
+    for name in ("rollout", "graders"):
+        if now[name] != recorded[name]:
+            raise TapeError(
+                f"the tape was recorded with {name} {_named(recorded[name])}; "
+                f"the job has {_named(now[name])}",
+                where=str(plan.source.path),
+                hint="record it anew, or put the job back as it was",
+            )
 
 
-def _graders(
-    request: ReplayRequest,
-    test: PluginTestRequest,
-    job: Job | None,
-    *,
-    root: Path,
-    settings: Mapping[str, Any],
-) -> tuple[tuple[Grader, ...], Mapping[str, str]]:
-    """Return the graders that are named, else those of the run's flags and today's job."""
-    named = named_graders(test, job, root=root)
-    graders = tuple(grader for grader, _ in named)
-    if request.graders:
-        graders = _with_names_of_the_run(graders, settings)
-    return graders, joined_envs([envs for _, envs in named])
+def _named(plugins: Any) -> str:
+    if isinstance(plugins, str):
+        return plugins
+    return " + ".join(f"{plugin['reference']}={plugin['weight']:g}" for plugin in plugins)
 
 
-def _with_names_of_the_run(
-    graders: Sequence[Grader], settings: Mapping[str, Any]
-) -> tuple[Grader, ...]:
-    """Call a function as the run did, whose job may have another name for it."""
-    names = {g["reference"]: g["name"] for g in settings.get("graders") or []}
-    renamed = [
-        Grader(g.loaded, name=names.get(g.loaded.reference, g.name), weight=g.weight)
-        for g in graders
-    ]
-    return tuple(with_distinct_names(renamed))
-
-
-def _sides(diff: tuple[str, str], *, root: Path) -> tuple[tuple[Grader, ...], tuple[str, str]]:
-    """Load the graders of ``--diff``; the first one is only observed where there are two."""
-    if diff == (RECORDED, RECORDED):
-        raise UsageError("--diff recorded recorded compares the run with itself")
-    loaded = [(text, load_version(text, root=root)) for text in diff if text != RECORDED]
-    is_pair = len(loaded) == 2
-    graders = with_distinct_names(
-        [
-            Grader(plugin, name=text, weight=0.0 if is_pair and not number else 1.0)
-            for number, (text, plugin) in enumerate(loaded)
-        ]
-    )
-    names = iter([grader.name for grader in graders])
-    first, second = (RECORDED if text == RECORDED else next(names) for text in diff)
-    return tuple(graders), (first, second)
-
-
-def _hashes(root: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    named = [settings.get("job"), settings.get("script"), *(settings.get("data") or [])]
-    files = [filesystem_path(name) for name in named if isinstance(name, str)]
-    return fingerprints(root, files=[path for path in files if path.is_file()])
-
-
-def _notes(
-    source: RunReader,
-    hashes: Mapping[str, str],
-    graders: Sequence[Grader],
-    *,
-    is_default: bool,
-) -> list[str]:
-    """Say what is different from the run, beside the graders' code."""
-    manifest = source.manifest
-    notes = []
-    if source.status != "finished":
-        notes.append(f"the run is {source.status}: the groups that it finished are graded again")
-    before = {name: digest for name, digest in manifest.hashes.items() if name != "--sample"}
-    changed = changed_files(before, hashes)
-    if changed:
-        shown_ones = "; ".join(changed[:_MAX_CHANGED])
-        more = f"; and {len(changed) - _MAX_CHANGED} more" if len(changed) > _MAX_CHANGED else ""
-        notes.append(
-            f"since the run {shown_ones}{more} (samples and trajectories are those of the run)"
+def _notes(plan: ReplayPlan, job: Job | None) -> Iterator[str]:
+    tape = plan.source
+    if tape.num_unfinished:
+        is_one = tape.num_unfinished == 1
+        begun = (
+            "1 sample that had begun is" if is_one else f"{tape.num_unfinished} begun samples are"
         )
-    was = [(g.get("name"), g.get("weight")) for g in manifest.settings.get("graders") or []]
-    now = [(grader.name, grader.weight) for grader in graders]
-    if is_default and was != now:
-        notes.append(f"the graders are {_listed(now)}; the run had {_listed(was)}")
-    return notes
-
-
-def _listed(graders: Sequence[tuple[Any, Any]]) -> str:
-    return " + ".join(f"{weight:g}·{name}" for name, weight in graders) or "none"
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 1
+        yield f"the recording was cut short: {begun} left out"
+    before, now = tape.header.hashes, plan.hashes()
+    apart = {shown(tape.path), tape.path.name, *({shown(job.source)} if job else ())}
+    changed = [n for n in now if n in before and before[n] != now[n] and n not in apart]
+    if changed:
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        yield f"changed since the recording: {', '.join(changed[:5])}{more}"

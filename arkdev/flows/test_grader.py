@@ -16,7 +16,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, RunError, UsageError
 from arkdev.flows.environment import environment, expect_judge, judge_environment, secrets_of
 from arkdev.flows.named_plugins import named_graders
-from arkdev.flows.replay_plan import recorded_run
+from arkdev.flows.regrading_plan import recorded_run
 from arkdev.flows.test_plan import context_of, joined_envs, serve_ark_sdk
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
@@ -107,7 +107,7 @@ def plan_grader_test(request: GraderTestRequest) -> GraderTestPlan:
     if request.graders:
         flags["graders"] = list(request.graders)
     test = PluginTestRequest(start=request.start).with_flags(flags)
-    notes = serve_ark_sdk(is_real=test.uses_real_ark_sdk)
+    notes = serve_ark_sdk(test)
     endpoint = resolve_endpoint(
         test.endpoint,
         model=test.model,
@@ -150,7 +150,7 @@ async def graders_environment(
         yield await stack.enter_async_context(judge_environment(plan.endpoint, loop))
 
 
-def _drop(_line: str) -> None:
+def _drop(_line: object) -> None:
     pass
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import DataError, JobError, UsageError
+from arkdev.errors import JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
-from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.flows.taping import OpenTape, open_tape
+from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
+from arkdev.flows.test_samples import find_samples
+from arkdev.flows.tracing import check_tracing
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
+from arkdev.harness.stalls import StallRecord, stalls_of_summary
 from arkdev.job.dataset import (
     DatasetLine,
-    DatasetWarning,
-    parse_sample,
     read_files,
-    summarised_warnings,
 )
+from arkdev.job.invalid_records import DatasetWarning, InvalidRecords, Tolerance
 from arkdev.job.job import Job
-from arkdev.job.ranges import range_missed
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
@@ -42,6 +41,7 @@ from arkdev.types import PluginContext
 
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
+DEFAULT_STALL_THRESHOLD_S = 0.1
 MAX_CONCURRENCY = 100_000
 """More is a slip of the keyboard: no machine holds so many rollouts."""
 
@@ -65,12 +65,18 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    """How many lines may be passed over because they are no samples."""
     faults: FaultPlan | None = None
     """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    earlier_stalls: tuple[StallRecord, ...] = ()
+    """What its parts found that were not killed."""
+    tape: OpenTape | None = None
+    """What the run is recorded on (``--record``)."""
 
     @property
     def num_rollouts(self) -> int:
@@ -83,11 +89,22 @@ class PluginTestPlan:
         return most_in_flight(self.endpoint, concurrency=self.concurrency)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run, once interrupted, can go on with ``--resume``."""
+        return True
+
+    @property
     def success_threshold(self) -> float:
         """What was asked for, or what a rollout gets when every grader gives it 1."""
         if self.request.success_threshold is not None:
             return self.request.success_threshold
         return sum(grader.weight for grader in self.graders if grader.weight > 0)
+
+    @property
+    def stall_threshold_s(self) -> float:
+        """How long a stall lasts at least; 0 watches for none."""
+        asked = self.request.stall_threshold_s
+        return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -96,7 +113,9 @@ class PluginTestPlan:
 
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
-        lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
+        invalid = InvalidRecords(self.tolerance)
+        of_files = read_files(self.files, limit=self.request.limit, invalid=invalid)
+        lines = [self.line] if self.line else of_files
         hyperparameters = self.job.hyperparameters if self.job else {}
         for line in lines:
             yield SampleToRun(
@@ -114,7 +133,12 @@ class PluginTestPlan:
             "job": shown(self.job.source) if self.job else None,
             "rollout": self.rollout.reference,
             "graders": [
-                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                {
+                    "name": g.name,
+                    "reference": g.loaded.reference,
+                    "weight": g.weight,
+                    "place": g.loaded.plugin.place,
+                }
                 for g in self.graders
             ],
             "data": [shown(path) for path in self.files],
@@ -167,13 +191,29 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
-    return replace(plan, resumed=reader.folder, notes=(*plan.notes, *notes))
+    return replace(
+        plan,
+        resumed=reader.folder,
+        notes=(*plan.notes, *notes),
+        earlier_stalls=stalls_of_summary(reader.manifest.summary),
+    )
 
 
 def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    _check_flags(request)
+    check_flags(request)
+    if request.record is None:
+        return _resolved(request, workspace)
+    tape = open_tape(request.record, root=workspace.root)  # before any plugin is imported
+    try:
+        return replace(_resolved(request, workspace), tape=tape)
+    except BaseException:
+        tape.close()
+        raise
+
+
+def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = _faults(request)
-    notes = serve_ark_sdk(is_real=request.uses_real_ark_sdk)
+    notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
         model=request.model,
@@ -186,8 +226,9 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     _check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    files = _files(request, job)
-    line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
+    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
+    samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
     concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
@@ -197,15 +238,16 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
         endpoint=with_limits(endpoint, request, concurrency=concurrency),
-        files=files,
-        line=line,
-        num_samples=num_samples,
+        files=samples.files,
+        line=samples.line,
+        num_samples=samples.count,
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
         context=context_of(job),
-        envs=joined_envs([envs, *(envs for _, envs in graders)]),
+        envs=all_envs,
+        tolerance=samples.tolerance,
         faults=faults,
-        warnings=tuple(warnings),
+        warnings=samples.warnings,
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
@@ -217,20 +259,6 @@ def _concurrency(number: int) -> int:
             hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
         )
     return number
-
-
-def _check_flags(request: PluginTestRequest) -> None:
-    for flag, threshold in (
-        ("--success-threshold", request.success_threshold),
-        ("--min-reward-mean", request.min_reward_mean),
-        ("--min-success-rate", request.min_success_rate),
-    ):
-        if threshold is not None and not math.isfinite(threshold):
-            raise UsageError(f"{flag} is {threshold}; a finite number is expected")
-    for name, value in request.sampling.items():
-        wanted = range_missed(name, value)
-        if wanted:
-            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
 def _faults(request: PluginTestRequest) -> FaultPlan | None:
@@ -259,9 +287,9 @@ def _num_generations(request: PluginTestRequest, job: Job | None, rollout: Loade
     return request.num_generations or of_job or 1
 
 
-def serve_ark_sdk(*, is_real: bool) -> tuple[str, ...]:
-    """Let `import ark_sdk` give arkdev's names, unless the real ones are wanted; return notes."""
-    if is_real:
+def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
+    """Let ``import ark_sdk`` find what the request says; return what there is to say about it."""
+    if request.uses_real_ark_sdk:
         ark_sdk.uninstall()
         return ()
     ark_sdk.install()
@@ -269,72 +297,6 @@ def serve_ark_sdk(*, is_real: bool) -> tuple[str, ...]:
     if namesake is None:
         return ()
     return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
-
-
-def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
-    if request.data:
-        return request.data
-    is_given = request.sample is not None and _index(request.sample) is None
-    if job is not None and (job.training_files or is_given):
-        return job.training_files
-    if is_given:
-        return ()
-    if job is not None:
-        raise JobError(
-            "the job's training data is on the platform, not in local files",
-            where=str(job.source),
-            hint="name a file with --data FILE",
-        )
-    raise UsageError("no data", hint="name a file with --data FILE")
-
-
-def _where_data(request: PluginTestRequest, job: Job | None) -> str:
-    return job.where_data if job and not request.data else ""
-
-
-def _samples(
-    request: PluginTestRequest, files: Sequence[Path], *, where: str
-) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
-    """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
-    try:
-        if request.sample is not None:
-            line = _one_sample(request.sample, files)
-            return line, 1, summarised_warnings([line])
-        count = 0
-
-        def counted() -> Iterator[DatasetLine]:
-            nonlocal count
-            for line in read_files(files, limit=request.limit):
-                count += 1
-                yield line
-
-        warnings = summarised_warnings(counted())
-        return None, count, warnings
-    except DataError as error:
-        if where and not all(path.is_file() for path in files):
-            error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
-        raise
-
-
-def _one_sample(text: str, files: Sequence[Path]) -> DatasetLine:
-    wanted = _index(text)
-    if wanted is None:
-        return parse_sample(text)
-    count = 0
-    for line in read_files(files):
-        if line.index == wanted:
-            return line
-        count += 1
-    there_are = f"it has {count} samples, 0 to {count - 1}"
-    raise UsageError(
-        f"--sample {wanted}: the data has no sample of that number; {there_are}",
-        hint="indices count from 0; a sample can also be given as JSON",
-    )
-
-
-def _index(text: str) -> int | None:
-    """The number of a sample; None for a sample that is given itself."""
-    return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
 def context_of(job: Job | None) -> PluginContext:
@@ -350,7 +312,7 @@ def context_of(job: Job | None) -> PluginContext:
 
 
 def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Join the variables of several plugins. Raises `JobError` where they contradict each other."""
+    """Join the variables of a job's plugins. Raises `JobError` where two differ."""
     joined: dict[str, str] = {}
     for mapping in envs:
         for name, value in mapping.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -14,13 +13,18 @@ from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import notes_on_effect, traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.services import Services, running_services
+from arkdev.flows.stalls import stalls_watched
+from arkdev.flows.taping import Taping, taping
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_request import PluginTestRequest
+from arkdev.flows.tracing import Tracing, traced, traffic_rules
+from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner
+from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import (
@@ -31,7 +35,6 @@ from arkdev.harness.thresholds import (
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import FunctionHost, InProcessHost
-from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import Verdict
@@ -58,6 +61,8 @@ class PluginTestOutcome:
     """What was asked for, met or missed."""
     notes: tuple[str, ...] = ()
     """What the test did not do although it was asked to."""
+    tracing: Tracing | None = None
+    """None: nothing was traced."""
 
 
 async def run_test(
@@ -70,14 +75,20 @@ async def run_test(
     first calls for their key or model, or answers no more ("stopped" in the run folder). When it
     is cancelled the run folder says "interrupted".
     """
-    statistics = RunStatistics(plan.num_generations, success_threshold=plan.success_threshold)
+    called = ServiceMeter()
+    statistics = RunStatistics(
+        plan.num_generations,
+        success_threshold=plan.success_threshold,
+        services=called.summary,
+        grader_places={grader.name: grader.loaded.plugin.place for grader in plan.graders},
+    )
     meter = ClientMeter()
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        run = _open_run(plan)
+        run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
         stack.enter_context(plugin_output_to(recorder.log))
@@ -87,20 +98,34 @@ async def run_test(
         )
         # once here, not inside the first rollouts: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
-        stack.enter_context(meter.running())
-        rules = (
-            *services.limits.rules,
-            *traffic_faults(plan, loop=services.sessions.blocking_loop),
+        tracing = stack.enter_context(
+            traced(
+                run,
+                writes_file=plan.request.trace,
+                secrets=plan.secrets,
+                own_url=services.sessions.gateway_url,
+            )
         )
-        own_urls = [services.sessions.gateway_url]
-        stack.enter_context(traffic_through(rules, own_urls=own_urls))
+        stack.enter_context(meter.running())
+        stack.enter_context(
+            plugin_traffic(
+                called,
+                *traffic_rules(tracing),
+                *services.limits.rules,
+                *traffic_faults(plan, loop=services.sessions.blocking_loop),
+                gateway_url=services.sessions.gateway_url,
+                judge=judge,
+            )
+        )
         stack.enter_context(rare_garbage_collection())
+        stack.enter_context(stalls_watched(plan, statistics, observer, services))
         host = InProcessHost()
-        engine = _engine(plan, services, recorder, host=host)
+        tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
+        engine = _engine(plan, services, recorder, host=host, tape=tape)
         finished = _take_over(run, statistics, observer) if plan.resumed else frozenset()
         samples = (sample for sample in plan.samples() if sample.index not in finished)
         try:
-            await services.endpoint.run(engine.run(recorder.begun(samples)))
+            await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
         except EndpointError as error:
             run.event("stopped", reason=error.message)
             run.finish("stopped", statistics.summary().to_json())
@@ -108,30 +133,41 @@ async def run_test(
         except BaseException:
             run.finish("interrupted", statistics.summary().to_json())
             raise
-        limits = await services.limits.report(host)
-        summary = masked_value(
-            replace(statistics.summary(), limits=None if limits.is_empty else limits),
-            secrets=plan.secrets,
-        )
-        run.event("limits", **limits.to_json())
+        summary = await _summed_up(plan, run, statistics, services=services, host=host)
         run.event("clients", built=meter.num_built, cpu_s=meter.total_s)
         num_judge_calls = judge.num_chat_calls if judge is not None else 0
         run.event("judge", calls=num_judge_calls)
         run.finish("finished", summary.to_json())
-    thresholds = _compared(plan.request, summary)
     return PluginTestOutcome(
         summary=summary,
         folder=run.folder,
-        exit_code=exit_code_of(summary, thresholds=thresholds),
-        thresholds=thresholds,
+        exit_code=exit_code_of(summary, request=plan.request),
+        thresholds=compared_thresholds(plan.request, summary),
         clients_built=meter.num_built,
         client_cost_s=meter.total_s / meter.num_built if meter.num_built else 0.0,
         judge_calls=num_judge_calls,
         notes=notes_on_effect(plan),
+        tracing=tracing,
     )
 
 
-def _compared(request: PluginTestRequest, summary: Summary) -> tuple[ThresholdResult, ...]:
+async def _summed_up(
+    plan: PluginTestPlan,
+    run: RunWriter,
+    statistics: RunStatistics,
+    *,
+    services: Services,
+    host: InProcessHost,
+) -> Summary:
+    limits = await services.limits.report(host)
+    run.event("limits", **limits.to_json())
+    summary = replace(statistics.summary(), limits=None if limits.is_empty else limits)
+    return masked_value(summary, secrets=plan.secrets)
+
+
+def compared_thresholds(
+    request: PluginTestRequest, summary: Summary
+) -> tuple[ThresholdResult, ...]:
     """Compare the numbers of a run with those that were asked for."""
     asked = (
         (request.min_reward_mean, reward_mean_at_least),
@@ -142,7 +178,7 @@ def _compared(request: PluginTestRequest, summary: Summary) -> tuple[ThresholdRe
     )
 
 
-def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()) -> ExitCode:
+def exit_code_of(summary: Summary, *, request: PluginTestRequest) -> ExitCode:
     """Return 0 when nothing failed (discards alone are good), 4 when no model call got through.
 
     A missed threshold is 3, whatever else failed: it is what was asked for by name.
@@ -151,7 +187,7 @@ def exit_code_of(summary: Summary, *, thresholds: Sequence[ThresholdResult] = ()
     failed = verdicts.get(Verdict.FAILURE, 0) + verdicts.get(Verdict.RETRY, 0)
     if failed and failed == summary.num_rollouts and _all_unreachable(summary):
         return ExitCode.UNREACHABLE
-    if not all(threshold.is_met for threshold in thresholds):
+    if not all(threshold.is_met for threshold in compared_thresholds(request, summary)):
         return ExitCode.THRESHOLD_MISSED
     # a grader that gave up after its retries drops the group without failing a rollout
     gave_up = summary.groups.verdicts.get(Verdict.RETRY, 0) if summary.groups else 0
@@ -170,7 +206,12 @@ def _all_unreachable(summary: Summary) -> bool:
 
 
 def _engine(
-    plan: PluginTestPlan, services: Services, recorder: Recorder, *, host: FunctionHost
+    plan: PluginTestPlan,
+    services: Services,
+    recorder: Recorder,
+    *,
+    host: FunctionHost,
+    tape: Taping,
 ) -> Engine:
     host = with_faults(host, plan)
     rollouts = RolloutRunner(
@@ -178,7 +219,7 @@ def _engine(
         host=host,
         door=services.door,
         new_session=lambda identity, sampling: Session(
-            identity, sampling=sampling, services=services.sessions
+            identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
         ),
         context=plan.context,
         on_attempt=recorder.observer.on_attempt,
@@ -193,7 +234,7 @@ def _engine(
         GroupGrading(plan.graders, host=host, context=plan.context),
         settings,
         on_rollout=recorder.on_rollout,
-        on_group=recorder.on_group,
+        on_group=tape.then(recorder.on_group),
     )
 
 
@@ -213,7 +254,8 @@ def _take_over(
     return frozenset(samples)
 
 
-def _open_run(plan: PluginTestPlan) -> RunWriter:
+def open_run(plan: PluginTestPlan) -> RunWriter:
+    """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
             plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()

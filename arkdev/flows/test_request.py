@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from arkdev.errors import UsageError
 from arkdev.job.paths import filesystem_path, readable
+from arkdev.job.ranges import range_missed
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,18 @@ class PluginTestRequest:
     min_reward_mean: float | None = None
     """Threshold of the mean weighted reward (`harness.thresholds`)."""
     min_success_rate: float | None = None
+    stall_threshold_s: float | None = None
+    """How long a stall lasts at least; 0 watches for none."""
     out: Path | None = None
+    trace: bool = False
+    """Write the spans into the run folder."""
     uses_real_ark_sdk: bool = False
     resume: str | None = None
     """The run to go on with; whatever else is unset is as it was there."""
+    record: Path | None = None
+    """The tape to make of the run."""
+    replay: Path | None = None
+    """The tape to run from; whatever else is unset is as it was recorded."""
 
     def flags(self) -> dict[str, Any]:
         """Return what the command line set, as JSON: what `with_flags` needs to say it again."""
@@ -71,7 +82,24 @@ class PluginTestRequest:
         return replace(self, **{**unset, "sampling": sampling})
 
 
-_NO_FLAGS = ("start", "out", "resume")
+def check_flags(request: PluginTestRequest) -> None:
+    """Raise `UsageError` for a value that cannot be, or flags that do not go together."""
+    if request.record is not None and (request.resume is not None or request.inject is not None):
+        raise UsageError("--record goes with a whole and undisturbed run: no --resume, no --inject")
+    for flag, threshold in (
+        ("--success-threshold", request.success_threshold),
+        ("--min-reward-mean", request.min_reward_mean),
+        ("--min-success-rate", request.min_success_rate),
+    ):
+        if threshold is not None and not math.isfinite(threshold):
+            raise UsageError(f"{flag} is {threshold}; a finite number is expected")
+    for name, value in request.sampling.items():
+        wanted = range_missed(name, value)
+        if wanted:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
+
+
+_NO_FLAGS = ("start", "out", "resume", "record", "replay")
 _PATHS = ("job", "data", "script")
 
 

@@ -51,6 +51,7 @@ class LatencySummary:
     count: int
     p50_s: float
     p90_s: float
+    p95_s: float
     p99_s: float
     max_s: float
 
@@ -199,6 +200,11 @@ class LatencyDistribution:
         """Add one duration."""
         self._values.append(duration_s)
 
+    @property
+    def values(self) -> Sequence[float]:
+        """All durations, in the order in which they were added."""
+        return self._values
+
     def summary(self) -> LatencySummary | None:
         """None when there is nothing."""
         if not self._values:
@@ -208,6 +214,7 @@ class LatencyDistribution:
             count=len(ordered),
             p50_s=quantile(ordered, 0.5),
             p90_s=quantile(ordered, 0.9),
+            p95_s=quantile(ordered, 0.95),
             p99_s=quantile(ordered, 0.99),
             max_s=ordered[-1],
         )

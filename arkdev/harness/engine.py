@@ -9,13 +9,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden, hidden
-from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun
+from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.runs.records import GroupRecord, TrajectoryRecord, Verdict
 
 _DROPS_THE_GROUP = (Verdict.DISCARD, Verdict.RETRY)
+
+
+class Rollouts(Protocol):
+    """Makes the trajectories of a sample: a `RolloutRunner` here, or processes of their own."""
+
+    @property
+    def makes_groups(self) -> bool:
+        """True when one call makes all trajectories of a sample."""
+        ...
+
+    async def run(
+        self, sample: SampleToRun, *, generations: range, run_seed: int
+    ) -> list[FinishedRollout]:
+        """See `RolloutRunner.run`."""
+        ...
+
+
+class Grading(Protocol):
+    """Grades the trajectories of a sample: a `GroupGrading` here, or processes of their own."""
+
+    async def grade(self, sample: SampleToRun, rollouts: Sequence[FinishedRollout]) -> GroupRecord:
+        """See `GroupGrading.grade`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -62,8 +85,8 @@ class Engine:
 
     def __init__(
         self,
-        rollouts: RolloutRunner,
-        grading: GroupGrading,
+        rollouts: Rollouts,
+        grading: Grading,
         settings: EngineSettings,
         *,
         on_rollout: Callable[[FinishedRollout], None],
@@ -130,7 +153,7 @@ class Engine:
 
 
 async def grade_group(
-    sample: SampleToRun, rollouts: Sequence[FinishedRollout], *, grading: GroupGrading
+    sample: SampleToRun, rollouts: Sequence[FinishedRollout], *, grading: Grading
 ) -> GroupRecord:
     """Grade the rollouts of one sample, unless one of them dropped the group or all failed."""
     verdicts = [finished.record.verdict for finished in rollouts]

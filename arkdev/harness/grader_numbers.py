@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from arkdev.harness.distributions import LatencyDistribution, RewardDistribution, mean_of
+from arkdev.harness.slowest import SlowestCalls
 from arkdev.harness.summary import GraderSummary, MetricSummary
 from arkdev.runs.records import GraderRecord, Verdict
 
@@ -12,8 +13,10 @@ from arkdev.runs.records import GraderRecord, Verdict
 class GraderNumbers:
     """Add the records of one grader; ask for `summary`."""
 
-    def __init__(self, name: str, weight: float) -> None:
+    def __init__(self, name: str, weight: float, *, place: str = "") -> None:
         self._name = name
+        self._place = place
+        self._slowest = SlowestCalls()
         self._weight = weight
         self._rewards = RewardDistribution()
         self._verdicts: Counter[Verdict] = Counter()
@@ -21,8 +24,12 @@ class GraderNumbers:
         self._metrics: dict[str, list[float]] = {}
         self._latency = LatencyDistribution()
 
-    def add(self, record: GraderRecord, *, num_members: int) -> None:
-        """Count what it said of one group, `num_members` of which were to be graded."""
+    def add(self, record: GraderRecord, *, num_members: int, example: str = "") -> None:
+        """Count what it said of one group, `num_members` of which were to be graded.
+
+        `example` is the group's first trajectory.
+        """
+        self._slowest.add(example, record.duration_s)
         self._verdicts[record.verdict] += 1
         self._attempts[record.attempts] += 1
         self._latency.add(record.duration_s)
@@ -30,8 +37,9 @@ class GraderNumbers:
         gave_up = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
         num_ungraded = 0 if gave_up else max(0, num_members - len(graded))
         self._rewards.add_group(graded, num_ungraded=num_ungraded)
-        for key, value in record.metrics.items():
-            self._metrics.setdefault(key, []).append(value)
+        for metrics in record.call_metrics or (record.metrics,):
+            for key, value in metrics.items():
+                self._metrics.setdefault(key, []).append(value)
 
     def summary(self) -> GraderSummary:
         """Return what was added so far."""
@@ -46,6 +54,8 @@ class GraderNumbers:
                 for key, values in self._metrics.items()
             },
             latency=self._latency.summary(),
+            place=self._place,
+            slowest=self._slowest.summary(),
         )
 
 

@@ -22,8 +22,9 @@ from arkdev.harness.attempts import (
     run_attempts,
 )
 from arkdev.harness.hidden_tasks import hidden
+from arkdev.harness.plugin_spans import grader_span
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import AttemptPlace, current_attempt, in_flight
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.loading import LoadedPlugin
@@ -54,12 +55,21 @@ class Grader:
 class _GradedAttempt:
     """Where a grader runs, for its log lines and faults. Notes of graders are not counted yet."""
 
-    name: str
-    number: int
+    place: AttemptPlace
     trajectory_id: str | None
     """Whose grading it is alone; None: of the whole group."""
     started: float = field(default_factory=time.perf_counter)
     faults: list[FaultRecord] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The ids of what is graded, and the grader's name."""
+        return self.place.name
+
+    @property
+    def number(self) -> int:
+        """1 is the first attempt."""
+        return self.place.attempt + 1
 
     def note(self, _code: str, _detail: str = "") -> None:
         """Graders have no record of their own to keep a warning in."""
@@ -174,7 +184,7 @@ class GroupGrading:
         faults: list[FaultRecord] = []
 
         async def attempt(number: int) -> Outcome[GroupGraderResult]:
-            outcome = await self._attempt(grader, sample, rollouts, number=number + 1)
+            outcome = await self._attempt(grader, sample, rollouts, number=number)
             faults.extend(outcome.faults)
             return outcome
 
@@ -220,10 +230,32 @@ class GroupGrading:
         *,
         number: int,
     ) -> Outcome[GroupGraderResult]:
+        ids = tuple(rollout.record.trajectory_id for rollout in rollouts)
+        place = AttemptPlace(ids, number, grader.name, self._context.current_training_step)
+        graded = _GradedAttempt(place, _only_trajectory(grader, rollouts))
+        with grader_span(
+            grader.name,
+            [rollout.span for rollout in rollouts],
+            trajectory_ids=ids,
+            attempt=number,
+        ) as span:
+            outcome = await self._outcome(grader, sample, rollouts, graded=graded)
+            span.tell(outcome)
+        if not graded.faults:
+            return outcome
+        return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
+
+    async def _outcome(
+        self,
+        grader: Grader,
+        sample: SampleToRun,
+        rollouts: Sequence[FinishedRollout],
+        *,
+        graded: _GradedAttempt,
+    ) -> Outcome[GroupGraderResult]:
         plugin = grader.loaded.plugin
-        ids = "+".join(rollout.record.trajectory_id for rollout in rollouts)
-        graded = _GradedAttempt(f"{ids} {grader.name}", number, _only_trajectory(grader, rollouts))
         token = current_attempt.set(graded)
+        in_flight[graded] = plugin.is_async
         try:
             trajectories: Any = [rollout.trajectory for rollout in rollouts]
             if plugin.kind is PluginKind.SINGLE_GRADER:
@@ -241,14 +273,11 @@ class GroupGrading:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            outcome: Outcome[GroupGraderResult] = outcome_of_exception(error)
-        else:
-            outcome = Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
+            return outcome_of_exception(error)
         finally:
             current_attempt.reset(token)
-        if not graded.faults:
-            return outcome
-        return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
+            in_flight.pop(graded, None)
+        return Outcome(VERDICT_OF[result.status], value=result, error=result.error or None)
 
 
 @overload
@@ -315,6 +344,7 @@ def _joined(grader: Grader, calls: Sequence[GraderRecord]) -> GraderRecord:
         error=failed.error if failed else None,
         where=failed.where if failed else None,
         traceback=failed.traceback if failed else None,
+        call_metrics=tuple(call.metrics for call in calls),
         faults=tuple(fault for call in calls for fault in call.faults),
         failed_attempts=tuple(failed for call in calls for failed in call.failed_attempts),
     )

@@ -18,7 +18,9 @@ from arkdev.harness.attempts import (
     outcome_of_exception,
     run_attempts,
 )
-from arkdev.observe.attempt import current_attempt
+from arkdev.harness.plugin_spans import rollout_span
+from arkdev.observe.attempt import current_attempt, in_flight
+from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.evidence import TokenEvidence
@@ -57,6 +59,8 @@ class FinishedRollout:
 
     record: TrajectoryRecord
     evidence: TokenEvidence | None = None
+    span: Span | None = None
+    """Of the attempt that counts, when spans are recorded."""
 
     @property
     def trajectory(self) -> Trajectory:
@@ -126,6 +130,7 @@ class RolloutRunner:
         """
         started = time.perf_counter()
         kept: list[_Kept] = []
+        span: Span | None = None
 
         async def attempt(number: int) -> Outcome[_Result]:
             identity = AttemptIdentity(
@@ -137,6 +142,8 @@ class RolloutRunner:
             )
             session = self._new_session(identity, sample.sampling)
             outcome = await self._attempt(session, sample, num_trajectories=len(generations))
+            nonlocal span
+            span = session.span
             try:
                 kept[:] = _kept(session, outcome, sample)
             except Exception as error:  # noqa: BLE001 (what a plugin did to its conversation)
@@ -168,6 +175,7 @@ class RolloutRunner:
                     **one.fields(),
                 ),
                 evidence=one.conversation.tokens,
+                span=span,
             )
             for generation, one in zip(generations, kept, strict=False)
         ]
@@ -181,23 +189,29 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        in_flight[session] = self._loaded.plugin.is_async
         session.is_in_a_run = True
         self._door.open(session)
-        try:
-            value = await self._host.invoke(self._loaded, arguments)
-            result = self._read(value, session, num_trajectories=num_trajectories)
-            if result.status is PluginStatus.SUCCESS:
-                session.succeed()
-            outcome = Outcome[_Result](
-                VERDICT_OF[result.status], value=result, error=result.error or None
-            )
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
-            outcome = outcome_of_exception(error)
-        finally:
-            self._door.close(session)
-            current_attempt.reset(token)
+        with rollout_span(
+            session, self._loaded, context=self._context, num_trajectories=num_trajectories
+        ) as span:
+            try:
+                value = await self._host.invoke(self._loaded, arguments)
+                result = self._read(value, session, num_trajectories=num_trajectories)
+                if result.status is PluginStatus.SUCCESS:
+                    session.succeed()
+                outcome = Outcome[_Result](
+                    VERDICT_OF[result.status], value=result, error=result.error or None
+                )
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
+                outcome = outcome_of_exception(error)
+            finally:
+                self._door.close(session)
+                current_attempt.reset(token)
+                in_flight.pop(session, None)
+            span.tell(outcome)
         return replace(
             outcome,
             num_turns=session.num_turns,

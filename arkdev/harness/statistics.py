@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from arkdev.harness.advantages import are_equal, has_own_advantages
+from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.distributions import (
     CountDistribution,
     LatencyDistribution,
-    RewardDistribution,
 )
 from arkdev.harness.failure_counts import FailureCounts
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
+from arkdev.harness.group_numbers import GroupNumbers
 from arkdev.harness.occurrences import ErrorCounts, Examples
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.stalls import StallRecord, merged
 from arkdev.harness.summary import (
-    EqualReward,
-    ExtremeReward,
-    GroupSummary,
-    PassAtK,
-    SuccessSummary,
     Summary,
-    ToolSummary,
     WarningSummary,
-    ZeroVariance,
 )
+from arkdev.harness.tool_numbers import ToolNumbers
 from arkdev.runs.records import (
     GroupRecord,
     TrajectoryRecord,
@@ -33,39 +28,33 @@ from arkdev.runs.records import (
     Verdict,
 )
 
-SEVERAL_TOOLS = "several tools"
 CONSTANT_REWARD_MIN = 8
 """From so many equal rewards on (and no other) the report warns."""
-
-_MAX_EQUAL_VALUES = 5
-_ROUNDING = 1e-9
-"""0.1 + 0.2 weighs less or more than 0.3, depending on the order."""
-
-
-def pass_at_k(n: int, *, c: int, k: int) -> float:
-    """Unbiased probability that one of k rollouts succeeds, when c of n did: 1 - C(n-c, k)/C(n, k).
-
-    Chen et al., "Evaluating Large Language Models Trained on Code" (2021, arXiv:2107.03374).
-    Needs k <= n.
-
-    >>> pass_at_k(4, c=1, k=2)
-    0.5
-    """
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
 class RunStatistics:
     """Add a run's records, each trajectory before its group; ask for `summary` at any time.
 
     `num_generations` is the number of rollouts per sample, `success_threshold` the weighted reward
-    from which on a rollout counts as a success in pass@k.
+    from which on a rollout counts as a success in pass@k, `grader_places` the file:line of each
+    grader by its name.
     """
 
-    def __init__(self, num_generations: int, *, success_threshold: float = 1.0) -> None:
+    def __init__(
+        self,
+        num_generations: int,
+        *,
+        success_threshold: float = 1.0,
+        grader_places: Mapping[str, str] | None = None,
+        services: Callable[[], tuple[ServiceSummary, ...]] = tuple,
+    ) -> None:
+        self._grader_places = grader_places or {}
+        self._stalls: list[Callable[[], Iterable[StallRecord]]] = []
+        self._services = services
         self._num_generations = num_generations
         self._success_threshold = success_threshold
         self._rollouts = _Rollouts()
-        self._groups = _Groups(num_generations, success_threshold)
+        self._groups = GroupNumbers(num_generations, success_threshold)
         self._graders: dict[str, GraderNumbers] = {}
         self._warnings: dict[str, Examples] = {}
         self._details: dict[str, str] = {}
@@ -75,6 +64,10 @@ class RunStatistics:
         self._with_own = Examples()
         """Graded groups whose graders gave advantages."""
         self._without_own = 0
+
+    def take_stalls(self, source: Callable[[], Iterable[StallRecord]]) -> None:
+        """Ask `source` for stalls whenever a summary is made."""
+        self._stalls.append(source)
 
     def add_trajectory(self, record: TrajectoryRecord) -> None:
         """Count one finished rollout."""
@@ -108,9 +101,10 @@ class RunStatistics:
                 self._without_own += 1
         members = [name for name in record.trajectory_ids if name not in self._unsuccessful]
         for grader in record.graders:
-            self._graders.setdefault(grader.name, GraderNumbers(grader.name, grader.weight)).add(
-                grader, num_members=len(members)
-            )
+            place = self._grader_places.get(grader.name, "")
+            self._graders.setdefault(
+                grader.name, GraderNumbers(grader.name, grader.weight, place=place)
+            ).add(grader, num_members=len(members), example=first)
             if grader.verdict is not Verdict.SUCCESS:
                 message = grader.error or f"{grader.verdict} without an error text"
                 self._errors.add(
@@ -167,7 +161,8 @@ class RunStatistics:
             groups=groups.summary(),
             rollout_latency=rollouts.latency.summary(),
             model_call_latency=rollouts.call_latency.summary(),
-            tools=rollouts.tools(),
+            tools=rollouts.tools.summary(),
+            services=self._services(),
             turns=rollouts.turns.summary(),
             prompt_tokens=rollouts.prompt_tokens.summary(),
             completion_tokens=rollouts.completion_tokens.summary(),
@@ -182,6 +177,7 @@ class RunStatistics:
             errors=self._errors.summary(),
             failures=self._failures.summary(),
             first_failure=rollouts.first_failure,
+            stalls=merged(record for source in self._stalls for record in source()),
         )
 
     def _warn(self, warnings: Iterable[str], example: str) -> None:
@@ -204,8 +200,7 @@ class _Rollouts:
         self.first_failure: str | None = None
         self.latency = LatencyDistribution()
         self.call_latency = LatencyDistribution()
-        self.tool_latency: dict[str, LatencyDistribution] = {}
-        self.tool_calls: Counter[str] = Counter()
+        self.tools = ToolNumbers()
         self.turns = CountDistribution()
         self.prompt_tokens = CountDistribution()
         self.completion_tokens = CountDistribution()
@@ -230,7 +225,7 @@ class _Rollouts:
             self.num_call_retries += sum(a.num_model_call_retries for a in record.attempts)
             self.limit_wait_s += sum(a.limit_wait_s for a in record.attempts)
         for turn in record.turns:
-            self._add_turn(turn, record.sample_index)
+            self._add_turn(turn, record)
         if is_success:
             self._add_counts(record)
         elif self.first_failure is None:
@@ -240,19 +235,16 @@ class _Rollouts:
         """The group of this sample is complete."""
         self._response_ids.pop(sample_index, None)
 
-    def _add_turn(self, turn: TurnRecord, sample_index: int) -> None:
+    def _add_turn(self, turn: TurnRecord, record: TrajectoryRecord) -> None:
         if turn.response_id is not None:
-            counted = self._response_ids.setdefault(sample_index, set())
+            counted = self._response_ids.setdefault(record.sample_index, set())
             if turn.response_id in counted:
                 self.num_shared_turns += 1
                 return
             counted.add(turn.response_id)
         self.num_calls += 1
         self.call_latency.add(turn.duration_s)
-        self.tool_calls.update(turn.tool_calls)
-        if turn.tool_calls and turn.tool_duration_s is not None:
-            name = turn.tool_calls[0] if len(turn.tool_calls) == 1 else SEVERAL_TOOLS
-            self.tool_latency.setdefault(name, LatencyDistribution()).add(turn.tool_duration_s)
+        self.tools.add(turn, record.trajectory_id)
 
     def _add_counts(self, record: TrajectoryRecord) -> None:
         self.turns.add(len(record.turns))
@@ -268,119 +260,6 @@ class _Rollouts:
             usage = record.usage or {}
             self.prompt_tokens.add(usage.get("prompt_tokens"))
             self.completion_tokens.add(usage.get("completion_tokens"))
-
-    def tools(self) -> tuple[ToolSummary, ...]:
-        several = self.tool_latency.get(SEVERAL_TOOLS)
-        rows = [
-            ToolSummary(name, count, latency.summary() if latency else None)
-            for name, count in self.tool_calls.most_common()
-            for latency in [self.tool_latency.get(name)]
-        ]
-        if several:
-            rows.append(ToolSummary(SEVERAL_TOOLS, 0, several.summary()))
-        return tuple(rows)
-
-
-class _Groups:
-    """Weighted rewards and what groups say."""
-
-    def __init__(self, num_generations: int, success_threshold: float) -> None:
-        self._num_generations = num_generations
-        self._success_threshold = success_threshold
-        self.rewards = RewardDistribution()
-        self._passes = RewardDistribution()
-        """1 for each success, 0 for each other graded rollout."""
-        self.verdicts: Counter[Verdict] = Counter()
-        self.num_ungraded = 0
-        self.num_dropped = 0
-        self.lowest: ExtremeReward | None = None
-        self.highest: ExtremeReward | None = None
-        self._num_eligible = 0
-        self._equal_values: Counter[float] = Counter()
-        self._num_incomplete = 0
-        self._successes: Counter[tuple[int, int]] = Counter()
-        """Groups by (number of members, number of successes)."""
-
-    def add(self, record: GroupRecord, *, unsuccessful: set[str]) -> None:
-        self.verdicts[record.verdict] += 1
-        missing = len(record.trajectory_ids) - len(record.rewards)
-        rewards = (*record.rewards, *([None] * missing))
-        is_dropped = record.verdict in (Verdict.DISCARD, Verdict.RETRY)
-        num_ungraded = 0
-        for trajectory_id, reward in zip(record.trajectory_ids, rewards, strict=False):
-            if reward is not None:
-                self._note_extremes(trajectory_id, reward)
-            elif trajectory_id not in unsuccessful:
-                num_ungraded += not is_dropped
-                self.num_dropped += is_dropped
-        graded = [reward for reward in rewards if reward is not None]
-        self.num_ungraded += num_ungraded
-        self.rewards.add_group(graded, num_ungraded=num_ungraded)
-        if len(graded) >= 2:
-            self._num_eligible += 1
-            if are_equal(graded):
-                self._equal_values[graded[0]] += 1
-        enough = self._success_threshold - _ROUNDING
-        passes = [float(reward >= enough) for reward in graded]
-        self._passes.add_group(passes, num_ungraded=0)
-        if len(graded) < max(len(rewards), self._num_generations):
-            self._num_incomplete += 1
-        else:
-            self._successes[len(graded), int(sum(passes))] += 1
-
-    def _note_extremes(self, trajectory_id: str, reward: float) -> None:
-        if self.lowest is None or reward < self.lowest.reward:
-            self.lowest = ExtremeReward(trajectory_id, reward)
-        if self.highest is None or reward > self.highest.reward:
-            self.highest = ExtremeReward(trajectory_id, reward)
-
-    def summary(self) -> GroupSummary | None:
-        if not self.verdicts:
-            return None
-        return GroupSummary(
-            count=self.verdicts.total(),
-            verdicts=by_name(self.verdicts),
-            zero_variance=self._zero_variance(),
-            pass_at_k=tuple(self._pass_at_k()),
-            num_incomplete=self._num_incomplete,
-        )
-
-    def success(self) -> SuccessSummary | None:
-        passes = self._passes.summary()
-        if passes is None:
-            return None
-        return SuccessSummary(
-            num_graded=passes.num_graded,
-            num_successes=round(passes.mean * passes.num_graded),
-            rate=passes.mean,
-            standard_error=passes.standard_error,
-        )
-
-    def _zero_variance(self) -> ZeroVariance | None:
-        if not self._num_eligible:
-            return None
-        num_equal = self._equal_values.total()
-        return ZeroVariance(
-            num_groups=num_equal,
-            num_eligible=self._num_eligible,
-            share=num_equal / self._num_eligible,
-            values=tuple(
-                EqualReward(value, count)
-                for value, count in self._equal_values.most_common(_MAX_EQUAL_VALUES)
-            ),
-        )
-
-    def _pass_at_k(self) -> Iterable[PassAtK]:
-        if self._num_generations < 2 or not self._successes:
-            return
-        num_groups = self._successes.total()
-        k = 1
-        while k <= self._num_generations:
-            estimates = (
-                pass_at_k(n, c=c, k=k) * count for (n, c), count in self._successes.items()
-            )
-            yield PassAtK(k, math.fsum(estimates) / num_groups, num_groups)
-            k *= 2
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -14,6 +14,10 @@ from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
 from arkdev.harness.limits_report import LimitsReport
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.slowest import SlowCall
+from arkdev.harness.stability import Instability
+from arkdev.harness.stalls import StallRecord
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class GraderSummary:
     attempts: dict[str, int]
     metrics: dict[str, MetricSummary]
     latency: LatencySummary | None
+    place: str = ""
+    """file:line of its function; "" when the run did not keep it."""
+    slowest: tuple[SlowCall, ...] = ()
+    """By the first trajectory of the group."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,9 @@ class ToolSummary:
     name: str
     num_calls: int
     latency: LatencySummary | None
+    unstable: tuple[Instability, ...] = ()
+    """How that time grew; quarters in the order in which the rollouts finished."""
+    slowest: tuple[SlowCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -246,6 +257,8 @@ class Summary:
     rollout_latency: LatencySummary | None
     model_call_latency: LatencySummary | None
     tools: tuple[ToolSummary, ...]
+    services: tuple[ServiceSummary, ...]
+    """What the plugins called over HTTP for themselves; of a resumed run, since then."""
     turns: CountSummary | None
     prompt_tokens: CountSummary | None
     completion_tokens: CountSummary | None
@@ -272,6 +285,8 @@ class Summary:
     """Id of the first rollout that did not succeed."""
     limits: LimitsReport | None = None
     """What the limits of the run did; None when there is nothing to tell."""
+    stalls: tuple[StallRecord, ...] = ()
+    """What blocked or starved other rollouts, the most expensive first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""

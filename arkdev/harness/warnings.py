@@ -105,6 +105,20 @@ WARNINGS: dict[str, WarningText] = {
         "a grader gave a metric that is NaN or infinite; it was left out",
         "leave the key out where there is nothing to measure",
     ),
+    "tape_without_stream": WarningText(
+        "a service answered with a stream, which a tape does not hold: this rollout cannot be "
+        "replayed",
+        "ask for a whole answer (stream=False) while recording",
+    ),
+    "tape_left_over": WarningText(
+        "the recorded rollout or grader made a request that the replayed one did not",
+        "if that is meant, record the tape anew",
+    ),
+    "tape_borrowed": WarningText(
+        "a request was answered with what another rollout of the recorded run had got, which "
+        "shared it with this one (a cache, a connection)",
+        "fine when the plugin caches; else the code asks for something that it did not ask for",
+    ),
     "exception_swallowed": WarningText(
         "a model call failed and the rollout went on as if it had not",
         "let the error rise, or return RETRY, so that the sample is tried again",

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arkdev.job.models import CustomizationType
+from arkdev.job.methods import CustomizationType
+from arkdev.job.models import ModelCustomizationJob
+from arkdev.job.paths import shown_path
+from arkdev.job.problems import KeyPath, line_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,26 @@ class Job:
     """Names with known number values hold numbers, others what was written."""
     batch_size: int | None
     num_generations: int | None
+    config: ModelCustomizationJob = field(repr=False)
+    """Every field of the job; the debug endpoint's key in it is a `SecretStr`."""
     warnings: tuple[str, ...] = ()
-    where_data: str = ""
-    """file:line of the training files in a job.yaml."""
+    inferred: tuple[str, ...] = ()
+    """What the file leaves open and something else in it decides, a sentence each."""
+    lines: Mapping[KeyPath, int] = field(default_factory=dict, repr=False)
+    """Line of each key: all of a job.yaml, of a job.py those that its text tells."""
+
+    def place(self, key: KeyPath) -> str:
+        """Return file:line of `key` or of what it stands in; the file alone if that is unknown."""
+        return place_of_key(key, file=self.source, lines=self.lines)
+
+    @property
+    def where_data(self) -> str:
+        """Where the training files are named."""
+        return self.place(("data", "training_set", "local_files"))
+
+
+def place_of_key(key: KeyPath, *, file: Path, lines: Mapping[KeyPath, int]) -> str:
+    """Return file:line of `key` in a job file; the file alone where a job.py does not tell it."""
+    shown = shown_path(file)
+    is_known = key[:1] in lines or file.suffix != ".py"
+    return f"{shown}:{line_of(lines, key)}" if is_known else shown

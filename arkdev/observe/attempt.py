@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class AttemptPlace:
+    """Which attempt of which plugin, for log lines."""
+
+    trajectory_ids: tuple[str, ...]
+    """Several for a grader that sees a group."""
+    attempt: int
+    """From 0."""
+    grader: str | None = None
+    """None: a rollout's."""
+    step: int | None = None
+    """Of the training; None in a test."""
+
+    @property
+    def name(self) -> str:
+        """``7.1``, ``7.0+7.1 judge``"""
+        ids = "+".join(self.trajectory_ids)
+        return f"{ids} {self.grader}" if self.grader else ids
 
 
 class Attempt(Protocol):
@@ -19,6 +40,11 @@ class Attempt(Protocol):
         """1 is the first attempt, of the rollout or of the grading."""
         ...
 
+    @property
+    def place(self) -> AttemptPlace:
+        """Which attempt it is."""
+        ...
+
     def note(self, code: str, detail: str = "") -> None:
         """Count a warning for the report."""
         ...
@@ -29,6 +55,9 @@ class Attempt(Protocol):
         """Record something that went wrong (`arkdev.runs.records.FaultRecord` has the words)."""
         ...
 
+
+in_flight: dict[Attempt, bool] = {}
+"""Attempts that have begun and not ended, in this order; True for those on the event loop."""
 
 current_attempt: ContextVar[Attempt | None] = ContextVar("current_attempt", default=None)
 """Set in the task of an attempt; threads started for it inherit it."""

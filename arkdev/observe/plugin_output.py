@@ -1,8 +1,9 @@
 """What plugins log and print, attributed to their attempt (SURFACE OBS-03, GRADE-31).
 
-Log records and printed lines of code that runs inside an attempt go to one sink, as lines
-``<level> [<attempt>] <logger>: <text>``. Nothing that a plugin prints reaches the command's own
-standard output. Output from outside an attempt is left alone.
+Log records and printed lines of code that runs inside an attempt go to one sink as `LogLine`s, and
+so do those of threads of which nobody knows whose they are. Nothing that a plugin prints reaches
+the command's own standard output. What the thread of the block itself prints outside of attempts is
+the command's own and is left alone.
 """
 
 from __future__ import annotations
@@ -12,28 +13,36 @@ import io
 import logging
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import AttemptPlace, current_attempt
+from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink
+from arkdev.observe.raw_output import raw_output_to
 
-Sink = Callable[[str], None]
+
+def _place() -> AttemptPlace | None:
+    attempt = current_attempt.get()
+    return attempt.place if attempt is not None else None
 
 
 class _LogHandler(logging.Handler):
     def __init__(self, sink: Sink) -> None:
         super().__init__(logging.INFO)
         self._sink = sink
-        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        self._own_thread = threading.get_ident()
+        self.setFormatter(logging.Formatter("%(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        attempt = current_attempt.get()
-        if attempt is None:
+        place = _place()
+        if place is None and threading.get_ident() == self._own_thread:
             return
         try:
-            self._sink(f"{record.levelname} [{attempt.name}] {self.format(record)}")
+            line = LogLine(record.created, record.levelname, record.name, self.format(record))
+            self._sink(line.of(place))
         except Exception:  # noqa: BLE001 (as in the library: a bad format never fails the plugin)
             self.handleError(record)
 
@@ -47,27 +56,33 @@ class _Printed(io.TextIOBase):
     def __init__(self, sink: Sink, original: TextIO) -> None:
         self._sink = sink
         self._original = original
-        self._pending: dict[str, str] = {}
+        self._own_thread = threading.get_ident()
+        self._pending: dict[tuple[AttemptPlace | None, int], str] = {}
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        attempt = current_attempt.get()
-        if attempt is None:
+        place, thread = _place(), threading.get_ident()
+        if place is None and thread == self._own_thread:
             return self._original.write(text)
+        # the parts of an attempt's line may come from several threads
+        key = (place, 0 if place is not None else thread)
         with self._lock:
-            *lines, rest = (self._pending.pop(attempt.name, "") + text).split("\n")
+            *lines, rest = (self._pending.pop(key, "") + text).split("\n")
             if rest:
-                self._pending[attempt.name] = rest
+                self._pending[key] = rest
         for line in lines:
-            self._sink(f"PRINT [{attempt.name}] {line}")
+            self._send(line, place)
         return len(text)
 
     def flush_lines(self) -> None:
         """Send the lines that never ended."""
         with self._lock:
             pending, self._pending = self._pending, {}
-        for name, line in pending.items():
-            self._sink(f"PRINT [{name}] {line}")
+        for (place, _), line in pending.items():
+            self._send(line, place)
+
+    def _send(self, text: str, place: AttemptPlace | None) -> None:
+        self._sink(LogLine(time.time(), PRINT, "", text).of(place))
 
     def flush(self) -> None:
         self._original.flush()
@@ -103,17 +118,13 @@ class _PrintedBytes(io.RawIOBase):
         return len(data)
 
 
-def _where() -> str:
-    attempt = current_attempt.get()
-    return attempt.name if attempt is not None else "-"
-
-
 def _warning_to(sink: Sink) -> Callable[..., None]:
     """Return what takes the place of `warnings.showwarning`: forgotten awaits tell there."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
         line = place[0] if place else 0
-        sink(f"WARNING [{_where()}] {category.__name__}: {message} ({filename}:{line})")
+        text = f"{message} ({filename}:{line})"
+        sink(LogLine(time.time(), "WARNING", category.__name__, text).of(_place()))
 
     return show
 
@@ -127,7 +138,8 @@ def _loop_errors_to(sink: Sink) -> None:
     def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         text = f": {type(error).__name__}: {error}" if error is not None else ""
-        sink(f"ERROR [{_where()}] asyncio: {context.get('message')}{text}")
+        text = f"{context.get('message')}{text}"
+        sink(LogLine(time.time(), "ERROR", "asyncio", text).of(_place()))
 
     with suppress(RuntimeError):  # no loop is running
         asyncio.get_running_loop().set_exception_handler(handle)
@@ -135,23 +147,30 @@ def _loop_errors_to(sink: Sink) -> None:
 
 @contextmanager
 def plugin_output_to(sink: Sink) -> Iterator[None]:
-    """Send what plugins log and print inside the block to `sink`, line by line."""
+    """Send what plugins log and print inside the block to `sink`, line by line.
+
+    Where descriptor 2 is a terminal that includes what is written past Python, which would disturb
+    what is drawn there.
+    """
     root = logging.getLogger()
-    handler, level = _LogHandler(sink), root.level
+    log = BoundedLog(sink)
+    handler, level = _LogHandler(log.add), root.level
     stdout, stderr = sys.stdout, sys.stderr
-    printed = _Printed(sink, stdout), _Printed(sink, stderr)
-    root.addHandler(handler)
-    root.setLevel(min(level, logging.INFO) if level else logging.INFO)
-    sys.stdout, sys.stderr = printed
+    printed = _Printed(log.add, stdout), _Printed(log.add, stderr)
     show_warning = warnings.showwarning
-    warnings.showwarning = _warning_to(sink)
-    _loop_errors_to(sink)
-    try:
-        yield
-    finally:
-        warnings.showwarning = show_warning
-        sys.stdout, sys.stderr = stdout, stderr
-        for stream in printed:
-            stream.flush_lines()
-        root.setLevel(level)
-        root.removeHandler(handler)
+    with raw_output_to(log.add):
+        root.addHandler(handler)
+        root.setLevel(min(level, logging.INFO) if level else logging.INFO)
+        sys.stdout, sys.stderr = printed
+        warnings.showwarning = _warning_to(log.add)
+        _loop_errors_to(log.add)
+        try:
+            yield
+        finally:
+            warnings.showwarning = show_warning
+            sys.stdout, sys.stderr = stdout, stderr
+            for stream in printed:
+                stream.flush_lines()
+            root.setLevel(level)
+            root.removeHandler(handler)
+    log.finish()

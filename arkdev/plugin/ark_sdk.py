@@ -28,6 +28,7 @@ _RUNTIME = "arkdev.plugin.runtime"
 _PROXY = "arkdev.plugin.proxy"
 _WRAPPING = "arkdev.plugin.wrapping"
 _TRACING = "arkdev.observe.tracing"
+_CLIENT_TRACING = "arkdev.plugin.client_tracing"
 _JOB = "arkdev.job.models"
 LATER = "later"
 
@@ -94,7 +95,10 @@ _PROXY_NAMES = {
         "wrap_responses_async_client_inplace",
     ),
 }
-_TRACE_NAMES = _from(_TRACING, "trace_monitor", "wrap_inplace_trace", "observe")
+_TRACE_NAMES = {
+    **_from(_TRACING, "trace_monitor", "observe"),
+    **_from(_CLIENT_TRACING, "wrap_inplace_trace"),
+}
 _EXCEPTION_NAMES = _from(
     "arkdev.plugin.exceptions", "RolloutRetryException", "RolloutFailedException"
 )
@@ -108,10 +112,11 @@ NAMES: dict[str, dict[str, str]] = {
     "ark_sdk.core.plugin.rollout": {**_EXCEPTION_NAMES, **_PROXY_NAMES},
     "ark_sdk.core.plugin.rollout.proxy": {**_PROXY_NAMES, **_EXCEPTION_NAMES},
     "ark_sdk.core.plugin.rollout.trace": {
-        **_from(_TRACING, "coze_monitor", "wrap_inplace_trace"),
+        **_from(_TRACING, "coze_monitor"),
+        **_from(_CLIENT_TRACING, "wrap_inplace_trace"),
         # the older names of wrap_inplace_trace
-        "wrap_client_inplace_trace": f"{_TRACING}:wrap_inplace_trace",
-        "wrap_async_client_inplace_trace": f"{_TRACING}:wrap_inplace_trace",
+        "wrap_client_inplace_trace": f"{_CLIENT_TRACING}:wrap_inplace_trace",
+        "wrap_async_client_inplace_trace": f"{_CLIENT_TRACING}:wrap_inplace_trace",
     },
     "ark_sdk.core.trace": _TRACE_NAMES,
     "ark_sdk.resources": {},

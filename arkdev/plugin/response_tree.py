@@ -10,7 +10,6 @@ continuations of one response share what led to it and know nothing of each othe
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
@@ -69,7 +68,9 @@ class ResponseNode:
 class ResponseTree:
     """The responses of one attempt; safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str = "") -> None:
+        """`owner` tells the attempt from all others, so that its ids are its own."""
+        self._owner = owner
         self._root = ResponseNode(id="", parent=None, key=())
         self._nodes: dict[str, ResponseNode] = {}
         self._lock = threading.Lock()
@@ -125,7 +126,7 @@ class ResponseTree:
     ) -> ResponseNode:
         """Put a response under `parent`; its id is `response_id` or a new one."""
         node = ResponseNode(
-            id=response_id or f"resp_{secrets.token_hex(12)}",
+            id=response_id or self._id_of(key),
             parent=parent,
             key=key,
             history=tuple(history),
@@ -135,6 +136,11 @@ class ResponseTree:
         with self._lock:
             self._nodes[node.id] = node
         return node
+
+    def _id_of(self, key: tuple[str, ...]) -> str:
+        """Return the id of a place in the tree: the same in every run, as the seeds are."""
+        text = repr((self._owner, key)).encode("utf-8", "backslashreplace")
+        return f"resp_{blake2b(text, digest_size=12).hexdigest()}"
 
     def insert(self, messages: list[dict[str, Any]], *, previous_response_id: str | None) -> str:
         """Put messages made outside under a response; they are not trained on (PROXY-12)."""

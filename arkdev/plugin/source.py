@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
@@ -17,18 +18,25 @@ _STANDARD_LIBRARY = str(Path(inspect.__file__).parent) + os.sep
 _MAX_WRAPPERS = 100
 
 
-def _is_users(filename: str) -> bool:
+@functools.lru_cache(maxsize=4096)
+def is_users(filename: str) -> bool:
+    """Tell the user's files from arkdev's, the standard library's and installed packages'."""
     return not (
         filename.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen"))
         or any(f"/{folder}/" in filename for folder in _LIBRARIES)
     )
 
 
+def is_ours(filename: str) -> bool:
+    """True for a file of arkdev's."""
+    return filename.startswith(_PACKAGE)
+
+
 def callers_place() -> str:
     """Return file:line of the innermost frame of the user's code on the stack, or ""."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if _is_users(frame.f_code.co_filename):
+        if is_users(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
@@ -63,7 +71,7 @@ def place_of_exception(error: BaseException) -> str:
     tb: TracebackType | None = error.__traceback__
     while tb is not None:
         filename = tb.tb_frame.f_code.co_filename
-        if _is_users(filename):
+        if is_users(filename):
             place = f"{filename}:{tb.tb_lineno}"
         tb = tb.tb_next
     return place

@@ -7,11 +7,13 @@ record walked in Python and cleaned.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import reprlib
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from arkdev.runs.records import (
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -37,12 +41,22 @@ RECORD_TYPES = (
     GraderRecord,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
 )
-LENIENT_FIELDS = ("messages", "extra", "sample", "sample_extra", "config", "settings")
+LENIENT_FIELDS = (
+    "messages",
+    "extra",
+    "sample",
+    "sample_extra",
+    "config",
+    "settings",
+    "attributes",
+)
 """Fields that users fill: odd values there are written as their repr, never refused."""
 
 TEXT_REPLACED = "text_replaced"
@@ -52,6 +66,8 @@ _MAX_DEPTH = 100
 _MAX_REPR_CHARS = 1000
 _MAX_INT_BITS = 10_000
 """Python refuses to print much longer ones."""
+_WRITE_AT_ONCE = 64
+_WRITE_EVERY_S = 0.2
 
 
 def _fields(value: object) -> dict[str, Any]:
@@ -103,6 +119,7 @@ def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
     return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
 
 
+@functools.lru_cache(maxsize=64)
 def _in_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
@@ -231,3 +248,39 @@ class LineFile:
                 with suppress(OSError):
                     os.close(self._descriptor)
                 self._descriptor = None
+
+
+class ManyLineFile(LineFile):
+    """A file of very many lines: several are written at once, since each write costs a turn.
+
+    A killed process may lose those of the last `_WRITE_EVERY_S` seconds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._waiting: list[bytes] = []
+        self._next_write = 0.0
+        self._waiting_lock = threading.Lock()
+
+    def append(self, line: bytes) -> None:
+        """Take `line`, which ends in a newline; write what waits now and then."""
+        with self._waiting_lock:
+            self._waiting.append(line)
+            if len(self._waiting) < _WRITE_AT_ONCE and time.monotonic() < self._next_write:
+                return
+            lines = self._taken()
+        super().append(lines)
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        with self._waiting_lock:
+            lines = self._taken()
+        if lines:
+            super().append(lines)
+        super().close()
+
+    def _taken(self) -> bytes:
+        lines = b"".join(self._waiting)
+        self._waiting.clear()
+        self._next_write = time.monotonic() + _WRITE_EVERY_S
+        return lines

@@ -25,12 +25,23 @@ from arkdev.runs.records import (
     GroupRecord,
     HandledBy,
     Manifest,
+    PluginLogRecord,
+    SpanRecord,
     TokenRecord,
     TrajectoryRecord,
     TurnRecord,
     Verdict,
 )
-from arkdev.runs.writer import EVENTS, GROUPS, MANIFEST, RUNNING, TOKENS, TRAJECTORIES
+from arkdev.runs.writer import (
+    EVENTS,
+    GROUPS,
+    MANIFEST,
+    PLUGIN_LOG,
+    RUNNING,
+    SPANS,
+    TOKENS,
+    TRAJECTORIES,
+)
 
 KILLED = "killed"
 """The status shown for a run that never finished and whose process is gone."""
@@ -103,10 +114,23 @@ class RunReader:
         """Yield the events in order."""
         return (document for _, document in self._lines(EVENTS))
 
+    def logs(self, trajectory_id: str = "") -> Iterator[PluginLogRecord]:
+        """Yield what plugins logged and printed in order, of one trajectory or of all."""
+        for line in self._lines(PLUGIN_LOG, marker=_as_json(trajectory_id)):
+            record = self._record(PluginLogRecord, *line, PLUGIN_LOG)
+            if not trajectory_id or trajectory_id in record.trajectory_ids:
+                yield record
+
+    def spans(self, trajectory_id: str) -> Iterator[SpanRecord]:
+        """Yield the spans of a trajectory in the order in which they ended."""
+        for line in self._lines(SPANS, marker=_as_json(trajectory_id)):
+            record = self._record(SpanRecord, *line, SPANS)
+            if trajectory_id in record.trajectory_ids:
+                yield record
+
     def trajectory(self, trajectory_id: str) -> TrajectoryRecord:
         """Find one rollout. Raises `RunError`, naming ids of its sample, when there is none."""
-        marker = json.dumps(trajectory_id, ensure_ascii=False).encode()
-        for number, document in self._lines(TRAJECTORIES, marker=marker):
+        for number, document in self._lines(TRAJECTORIES, marker=_as_json(trajectory_id)):
             if document.get("trajectory_id") == trajectory_id:
                 return self._record(TrajectoryRecord, number, document, TRAJECTORIES)
         raise RunError(
@@ -145,6 +169,11 @@ class RunReader:
                 where=f"{self.folder / name}:{number}",
                 hint="the line was changed by something other than arkdev",
             ) from error
+
+
+def _as_json(text: str) -> bytes:
+    """Return what a line that holds `text` holds; of an empty text nothing."""
+    return json.dumps(text, ensure_ascii=False).encode() if text else b""
 
 
 _NESTED: dict[tuple[type, str], type] = {

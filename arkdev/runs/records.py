@@ -197,6 +197,7 @@ class GraderRecord:
     rewards: tuple[float | None, ...]
     """In the order of the group's `trajectory_ids`."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """Of a grader that is called for each trajectory the means over its calls."""
     attempts: int = 1
     duration_s: float = 0.0
     error: str | None = None
@@ -210,6 +211,8 @@ class GraderRecord:
     """Advantages of its own instead of the built-in ones, in the order of `rewards`."""
     tok_advantages: tuple[tuple[float, ...] | None, ...] | None = None
     """The same for each token of each trajectory."""
+    call_metrics: tuple[dict[str, float], ...] = ()
+    """Of a grader that is called for each trajectory the metrics of each call; else nothing."""
 
 
 @dataclass(frozen=True)
@@ -251,3 +254,53 @@ class Manifest:
     """When the run was gone on with, each time, as `started_at`."""
     earlier_s: float = 0.0
     """How long the run had worked before it was last resumed."""
+
+
+@dataclass(frozen=True)
+class PluginLogRecord:
+    """One line that plugins logged or printed: a line of ``logs/plugin.jsonl``."""
+
+    at: str
+    """UTC, as in the manifest."""
+    level: str
+    """A level of `logging`; ``PRINT`` for what is printed, ``OUTPUT`` for what is written past
+    Python."""
+    trajectory_ids: tuple[str, ...]
+    """Several when a grader sees a group; none when nobody knows whose it is."""
+    attempt: int | None
+    """From 0: retried attempts keep their lines."""
+    grader: str | None
+    """None: a rollout's."""
+    step: int | None
+    """Of the training; None in a test."""
+    logger: str
+    text: str
+    """With the traceback of an exception below it."""
+    num_cut: int = 0
+    """Characters that are left out of `text`."""
+    num_left_out: int = 0
+    """Lines that this one stands for."""
+
+
+@dataclass(frozen=True)
+class SpanRecord:
+    """One span of a trace: a line of ``traces.jsonl``. Ids are hexadecimal, as in OTLP."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    name: str
+    kind: str
+    """``internal`` or ``client``."""
+    started_at: str
+    """UTC, as in the manifest."""
+    duration_s: float
+    trajectory_ids: tuple[str, ...]
+    """Several for a group rollout, and for a grader that sees a group."""
+    attempt: int
+    """Of the rollout or grader, from 0."""
+    error: str | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """By OpenTelemetry's names where it has one, and ``arkdev.*``."""
+    links: tuple[dict[str, str], ...] = ()
+    """``trace_id`` and ``span_id`` of spans of other traces."""

@@ -28,6 +28,7 @@ from arkdev.runs.writer import (
     PLUGIN_LOG,
     RUNNING,
     SAMPLES,
+    SPANS,
     TOKENS,
     TRAJECTORIES,
     RunWriter,
@@ -158,6 +159,9 @@ def drop_unfinished(folder: Path) -> int:
     def is_of_a_finished_group(document: dict[str, Any]) -> bool:
         return document.get("trajectory_id") in finished.trajectory_ids
 
+    def is_of_finished_groups(document: dict[str, Any]) -> bool:
+        return finished.trajectory_ids.issuperset(document.get("trajectory_ids") or ())
+
     kept: dict[str, _IsKept] = {
         SAMPLES: first_of_its_group(),
         TRAJECTORIES: is_of_a_finished_group,
@@ -165,10 +169,10 @@ def drop_unfinished(folder: Path) -> int:
         GROUPS: first_of_its_group(),
         EVENTS: bool,
         METRICS: bool,
+        PLUGIN_LOG: is_of_finished_groups,
+        SPANS: is_of_finished_groups,
     }
-    num_dropped = sum(_keep(folder / name, is_kept) for name, is_kept in kept.items())
-    _end_last_line(folder / PLUGIN_LOG)
-    return num_dropped
+    return sum(_keep(folder / name, is_kept) for name, is_kept in kept.items())
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
@@ -211,16 +215,3 @@ def _keep(path: Path, is_kept: _IsKept) -> int:
     else:
         temporary.unlink()
     return num_dropped
-
-
-def _end_last_line(path: Path) -> None:
-    """Let what is appended to a text file begin on a line of its own."""
-    try:
-        file = path.open("r+b")
-    except FileNotFoundError:
-        return
-    with file:
-        if file.seek(0, os.SEEK_END):
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")

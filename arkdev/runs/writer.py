@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
-from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json, utf8_text
+from arkdev.runs.lines import LineFile, ManyLineFile, cleaned, encoded, masked_json
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     GroupRecord,
     Manifest,
+    PluginLogRecord,
     SampleRecord,
     TokenRecord,
     TrajectoryRecord,
@@ -33,7 +34,8 @@ GROUPS = "groups.jsonl"
 TOKENS = "tokens.jsonl"
 EVENTS = "events.jsonl"
 METRICS = "metrics.jsonl"
-PLUGIN_LOG = "logs/plugin.log"
+PLUGIN_LOG = "logs/plugin.jsonl"
+SPANS = "traces.jsonl"
 
 RUNNING = "running"
 
@@ -44,7 +46,7 @@ _TEMPORARY = ".tmp"
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
-    Methods raise `OutputError` when the disk refuses, but for `log_line`: what a plugin prints
+    Methods raise `OutputError` when the disk refuses, but for `log` and `span`: what a plugin logs
     must not fail the plugin, so the next record raises it.
 
     A record is on its way to the disk when its method returns: killing the process loses none.
@@ -69,6 +71,7 @@ class RunWriter:
         (folder / "logs").mkdir(exist_ok=True)
         names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
+        self._files[SPANS] = ManyLineFile(folder / SPANS)
         self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
@@ -157,14 +160,13 @@ class RunWriter:
         """Append one line of metrics, finite numbers by name, to ``metrics.jsonl``."""
         self._append(METRICS, {"at": iso_time(datetime.now(UTC)), **values})
 
-    def log_line(self, text: str) -> None:
-        """Append `text`, which may have several lines, to ``logs/plugin.log``."""
-        text = masked_text(utf8_text(text), secrets=self._secrets).rstrip("\n")
-        try:
-            with _disk_faults_named(self.folder):
-                self._files[PLUGIN_LOG].append(text.encode() + b"\n")
-        except OutputError as error:
-            self._log_problem = error
+    def log(self, record: PluginLogRecord) -> None:
+        """Append to ``logs/plugin.jsonl``."""
+        self._append_quietly(PLUGIN_LOG, record)
+
+    def span(self, record: Mapping[str, Any]) -> None:
+        """Append to ``traces.jsonl``; `record` has the fields of a `SpanRecord`."""
+        self._append_quietly(SPANS, record)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -180,6 +182,12 @@ class RunWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _append_quietly(self, name: str, record: object) -> None:
+        try:
+            self._files[name].append(encoded(record, secrets=self._secrets)[0])
+        except OSError as error:
+            self._log_problem = _disk_fault(error, folder=self.folder)
 
     def _append(self, name: str, record: object) -> tuple[str, ...] | None:
         if self._log_problem is not None:
@@ -200,12 +208,16 @@ def _disk_faults_named(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"the run folder cannot be written any more: {error.strerror or error}",
-            where=str(folder),
-            hint="the run ended there; what was written before is whole. Make room, or choose "
-            "another place with --out",
-        ) from error
+        raise _disk_fault(error, folder=folder) from error
+
+
+def _disk_fault(error: OSError, *, folder: Path) -> OutputError:
+    return OutputError(
+        f"the run folder cannot be written any more: {error.strerror or error}",
+        where=str(folder),
+        hint="the run ended there; what was written before is whole. Make room, or choose "
+        "another place with --out",
+    )
 
 
 def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:
@@ -252,7 +264,7 @@ def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) 
 
 def iso_time(moment: datetime) -> str:
     """Return a moment in UTC as run folders write it, with microseconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _make_new(root: Path, kind: str, started: datetime) -> Path:

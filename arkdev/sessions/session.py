@@ -20,12 +20,15 @@ from typing import Any
 from arkdev.endpoints.call_clock import CallClock
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import ArkdevError, LateCallError
+from arkdev.observe.attempt import AttemptPlace
+from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
 from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
+from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
 from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
@@ -73,8 +76,10 @@ class Session:
         self.sampling = dict(sampling)
         self.url = services.gateway_url
         self.jwt_token = secrets.token_urlsafe(24)
-        self.responses = ResponseTree()
+        self.responses = ResponseTree(repr(identity))
         self.is_in_a_run = False
+        self.span: Span | None = None
+        self.endpoint = services.endpoint
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)
         """Its order, and its response unless it was a chat call."""
@@ -109,6 +114,12 @@ class Session:
     def number(self) -> int:
         """1 is the first attempt (`arkdev.observe.attempt.Attempt`)."""
         return self.identity.attempt + 1
+
+    @property
+    def place(self) -> AttemptPlace:
+        """Which attempt it is (`arkdev.observe.attempt.Attempt`)."""
+        identity = self.identity
+        return AttemptPlace((identity.trajectory_id,), identity.attempt, step=identity.step)
 
     async def complete(
         self,
@@ -160,6 +171,7 @@ class Session:
             answer, response_id=call.node.id, previous_response_id=previous, request=request
         )
 
+    @in_a_span
     async def _record_call(
         self, call: Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
     ) -> dict[str, Any]:
@@ -180,14 +192,14 @@ class Session:
             attempt=self.number,
         )
         try:
-            answer, num_retries = await self._send(sends, request)
+            answer, call.num_retries = await self._send(sends, request)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
             raise
         sends.made_good()
         waited_s = request.clock.waited_s
         duration_s = time.perf_counter() - started - waited_s
-        turn = Turn(call, answer, started, duration_s, num_retries, waited_s=waited_s)
+        turn = Turn(call, answer, started, duration_s, call.num_retries, waited_s=waited_s)
         with self._lock:
             self._refuse_if_late()
             self._take(turn)

@@ -33,6 +33,8 @@ class Call:
     """None for a Chat Completions call."""
     node: ResponseNode | None = None
     """Its response in the tree, once answered."""
+    num_retries: int = 0
+    """How often it was sent again, once answered."""
 
     @property
     def name(self) -> str:

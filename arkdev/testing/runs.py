@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import ExitCode, UsageError
+from arkdev.flows.replay_plan import ReplayPlan, plan_replay
+from arkdev.flows.replaying import run_replay
 from arkdev.flows.test_plan import PluginTestPlan, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, exit_code_of, run_test
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.attempts import Outcome
 from arkdev.harness.loop import new_event_loop
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import (
     ThresholdResult,
@@ -22,11 +25,13 @@ from arkdev.harness.thresholds import (
     reward_mean_at_least,
     success_rate_at_least,
 )
+from arkdev.observe.log_lines import LogLine
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord
 from arkdev.sessions.session import AttemptIdentity, Session
 
 _MAX_ERRORS = 5
+_NO_THRESHOLDS = PluginTestRequest(start=Path())
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class RunOutcome:
 
     def assert_nothing_failed(self) -> None:
         """Assert that no rollout failed and no grader left anything ungraded."""
-        if exit_code_of(self.summary) is ExitCode.OK:
+        if exit_code_of(self.summary, request=_NO_THRESHOLDS) is ExitCode.OK:
             return
         errors = [
             f"{error.count} x {error.source}: {error.message}"
@@ -89,8 +94,8 @@ class RunFactory:
         """Run one test to its end, with the options of `PluginTestRequest`.
 
         Among them are `rollout`, `graders`, `data`, `job`, `limit`, `sample`, `num_generations`,
-        `concurrency`, `endpoint`, `model`, `skill`, `script`, `sampling` and `seed`; what is left
-        out is as for the command. Raises what `plan_test` and `run_test` raise.
+        `concurrency`, `endpoint`, `model`, `skill`, `script`, `sampling`, `seed` and `replay` (a
+        tape); what is left out is as for the command. Raises what `plan_test` and `run_test` raise.
         """
         if _is_in_a_loop():
             raise UsageError(
@@ -98,9 +103,13 @@ class RunFactory:
                 hint="write the test with `def`, not `async def`: the run has a loop of its own",
             )
         options.setdefault("out", self._out())
-        plan = plan_test(PluginTestRequest(start=self._root, **options))
+        request = PluginTestRequest(start=self._root, **options)
+        plan = plan_test(request) if request.replay is None else plan_replay(request)
+        quiet = _Quiet()
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return RunOutcome(runner.run(run_test(plan, _Quiet())))
+            if isinstance(plan, ReplayPlan):
+                return RunOutcome(runner.run(run_replay(plan, quiet)))
+            return RunOutcome(runner.run(run_test(plan, quiet)))
 
 
 class _Quiet:
@@ -110,13 +119,15 @@ class _Quiet:
 
     def on_turn(self, session: Session) -> None: ...
 
-    def on_log(self, line: str) -> None: ...
+    def on_log(self, line: LogLine) -> None: ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None: ...
 
     def on_rollout(self, finished: FinishedRollout) -> None: ...
 
     def on_group(self, record: GroupRecord) -> None: ...
+
+    def on_stall(self, stall: StallRecord) -> None: ...
 
 
 def _check(threshold: ThresholdResult, folder: Path) -> None:

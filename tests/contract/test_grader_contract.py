@@ -191,6 +191,7 @@ async def test_metrics_are_kept_by_name():
     group = await graded(grouped, single, answers=["a", "b"])
     assert group.graders[0].metrics == {"length": 3.0, "time": 0.5}
     assert group.graders[1].metrics == {"first": 0.5}
+    assert sorted(call["first"] for call in group.graders[1].call_metrics) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

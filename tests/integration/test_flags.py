@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from arkdev.flows.init_workspace import create_workspace
+from arkdev.runs.reader import RunReader
 from tests.integration.workspace import Command, Workspace
 
 KEY = "sk-0123456789-abcdef-do-not-tell"
@@ -129,9 +130,10 @@ def test_json_is_one_document_and_nothing_else(three: Workspace, arkdev: Command
     assert told.document["schema_version"] == 1
     assert told.document["exit_code"] == told.exit_code == 0
     assert "3 of 3 rollouts graded" in told.err
-    log = (Path(told.document["folder"]) / "logs/plugin.log").read_text(encoding="utf-8")
-    assert "PRINT [0.0] printed" in log
-    assert "WARNING [1.0] mine: logged" in log
+    lines = list(RunReader(Path(told.document["folder"])).logs())
+    said = {(line.level, line.trajectory_ids, line.logger, line.text) for line in lines}
+    assert ("PRINT", ("0.0",), "", "printed") in said
+    assert ("WARNING", ("1.0",), "mine", "logged") in said
 
 
 @pytest.fixture(scope="module")

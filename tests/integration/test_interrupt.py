@@ -74,7 +74,7 @@ def sleeping(workspace: Workspace, request: pytest.FixtureRequest) -> Iterator[S
     out = workspace.root / "out"
     process = workspace.start("test", "plugin", "--concurrency", "64", "--out", str(out))
     try:
-        wait_for(lambda: b"asleep" in read(out / "logs/plugin.log"), process)
+        wait_for(lambda: b"asleep" in read(out / "logs/plugin.jsonl"), process)
         if request.param != "blocks the loop":  # where that happens, nothing else goes on
             wait_for(lambda: read(out / "trajectories.jsonl").count(b"\n") == NUM_QUICK, process)
         yield Sleeping(process, out)
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_the_programs_that_plugins_started(workspace: Workspace) -> 
     out = workspace.root / "out"
     process = workspace.start("test", "plugin", "--out", str(out))
     try:
-        wait_for(lambda: b"asleep" in read(out / "logs/plugin.log"), process)
+        wait_for(lambda: b"asleep" in read(out / "logs/plugin.jsonl"), process)
         programs = children_of(process.pid)
         assert len(programs) == 2
         process.send_signal(signal.SIGINT)

@@ -12,7 +12,7 @@ from arkdev.cli.documents import DOCUMENTS
 from tests.integration.workspace import Command, Workspace
 
 COMMANDS = {
-    "test": "test plugin --json",
+    "test": "test plugin --trace --json",
     "test-sample": "test plugin --sample 0 --json",
     "test-grader-attack": "test grader --attack --floor 0.5 --json",
     "test-grader-repeat": "test grader --repeat 2 plugins.grader:one=1 plugins.grader:one --json",
@@ -20,12 +20,18 @@ COMMANDS = {
     "runs": "runs --json",
     "show": "show latest --json",
     "show-trajectory": "show latest 0.0 --json",
+    "show-trace": "show latest 0.0 --trace --json",
+    "show-logs": "show --logs --json",
     "show-failed": "show --failed --json",
     "endpoint-list": "endpoint list --json",
     "endpoint-check": "endpoint check scripted --json",
     "init": "init new --template minimal --json",
     "init-list": "init --list --json",
     "doctor": "doctor --json",
+    "data-check": "data check --json",
+    "check": "check --json",
+    "plan": "plan --backend remote --json",
+    "get-foundation-model": "get foundation-model --model m --version 1 --json",
 }
 
 
@@ -65,6 +71,7 @@ def test_the_document_of_a_command_is_the_published_one(
 
         @rollout
         def answer(context, proxy, sample):
+            print("asked")
             if sample.messages[0].content == "fail":
                 raise ValueError("no")
             client = proxy.rollout_client()
@@ -73,7 +80,7 @@ def test_the_document_of_a_command_is_the_published_one(
     )
     workspace.samples("hello", "fail", "hello again")
     if name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
-        arkdev("test", "plugin", "--n-sample", "2")
+        arkdev("test", "plugin", "--n-sample", "2", "--trace")
     document = arkdev(*COMMANDS[name].split()).document
     check(document, published(arkdev, name))
 
@@ -97,7 +104,7 @@ def test_every_document_has_a_command_here() -> None:
 
 def test_the_schemas_are_listed_and_an_unknown_one_is_refused(arkdev: Command) -> None:
     told = arkdev("schema")
-    assert [line.split()[0] for line in told.out.splitlines()] == list(DOCUMENTS)
+    assert [line.split()[0] for line in told.out.splitlines()] == [*DOCUMENTS, "job"]
     told = arkdev("schema", "runz")
     assert (told.exit_code, told.out) == (2, "")
     assert "did you mean 'runs'?" in told.err

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from arkdev.runs.reader import RunReader
+from tests.integration.loopback import listening
 from tests.integration.workspace import Command, Workspace, job_yaml
 
 SEES = """
@@ -289,8 +291,8 @@ def test_what_graders_print_is_in_the_log_and_not_on_stdout(
 ) -> None:
     write_grader(recorded, "print('looking at', index); return 1.0")
     document = replayed(arkdev)
-    log = lines(Path(document["folder"]) / "logs" / "plugin.log")
-    assert "PRINT [0.0 one] looking at 0" in log
+    log = list(RunReader(Path(document["folder"])).logs())
+    assert ("PRINT", "one", "looking at 0") in {(x.level, x.grader, x.text) for x in log}
     assert len(log) == 8
 
 
@@ -404,3 +406,82 @@ def test_two_versions_of_a_grader_are_compared(recorded: Workspace, arkdev: Comm
     assert told.exit_code == 0
     assert "A = recorded" in told.out
     assert "recorded gives no signal" in told.out
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(3, 3), (8, 8)])
+def test_graders_that_wait_run_beside_each_other_up_to_the_limit(
+    workspace: Workspace, arkdev: Command, at_once: int, expected: int
+) -> None:
+    workspace.lines(indexed(24))
+    workspace.run()
+    write_plugin(
+        workspace,
+        """
+        import asyncio
+        from pathlib import Path
+        from arkdev import single_grader
+
+        running = most = 0
+
+        @single_grader
+        async def one(context, sample, trajectory):
+            global running, most
+            running += 1
+            most = max(most, running)
+            Path("most.txt").write_text(str(most))
+            await asyncio.sleep(0.1)
+            running -= 1
+            return 1.0
+        """,
+    )
+    replayed(arkdev, "latest", "--concurrency", str(at_once))
+    assert (workspace.root / "most.txt").read_text() == str(expected)
+
+
+def test_a_resumed_run_can_be_graded_again_whole(recorded: Workspace, arkdev: Command) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "status": "interrupted"}))
+    groups = lines(folder / "groups.jsonl")
+    (folder / "groups.jsonl").write_text("\n".join(groups[:2]) + "\n", encoding="utf-8")
+    assert arkdev("test", "plugin", "--resume", folder.name).exit_code == 0
+    samples = [json.loads(line)["sample_index"] for line in lines(folder / "samples.jsonl")]
+    assert sorted(samples) == [0, 1, 2, 3]
+    assert replayed(arkdev)["changes"]["weighted"]["num_unchanged"] == 8
+
+
+def test_tools_of_graders_are_held_to_their_limits_as_in_a_test(
+    recorded: Workspace, arkdev: Command
+) -> None:
+    """Eight calls to a service that takes one at a time, and 50 ms for each."""
+    at_once: list[int] = [0, 0]
+    lock = threading.Lock()
+
+    def policy(_number: int, _body: dict[str, Any]) -> tuple[int, Any]:
+        with lock:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once[0] -= 1
+        return 200, {}
+
+    with listening(policy) as service:
+        host = service.url.removeprefix("http://")
+        recorded.write("arkworkspace.toml", f'[tools."{host}"]\nmax_in_flight = 1\n')
+        write_plugin(
+            recorded,
+            f"""
+            import httpx
+            from arkdev import single_grader
+
+            @single_grader
+            async def one(context, sample, trajectory):
+                async with httpx.AsyncClient(trust_env=False) as client:
+                    await client.post("{service.url}/x", json={{}})
+                return 1.0
+            """,
+        )
+        replayed(arkdev)
+        assert len(service.requests) == 8
+    assert at_once[1] == 1

@@ -57,7 +57,8 @@ def counts_of(run: Run | RunReader) -> dict[str, Any]:
 
 def without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if "latency" not in k}
+        timed = ("latency", "slowest")
+        return {k: without_times(v) for k, v in value.items() if not k.endswith(timed)}
     return [without_times(item) for item in value] if isinstance(value, list) else value
 
 

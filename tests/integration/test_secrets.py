@@ -14,18 +14,27 @@ from tests.integration.workspace import Command, Workspace, job_yaml
 KEY = "sk-sentinel-5a1f0c77e2"
 DECLARED = "declared-sentinel-90b1dd"
 TOKEN = "token-sentinel-44ac1e"
-SENTINELS = (KEY, DECLARED, TOKEN)
+DEBUG = "debug-sentinel-7be02f"
+SENTINELS = (KEY, DECLARED, TOKEN, DEBUG)
 
 LEAKS = """
     import logging
     import os
     from arkdev import RolloutResult, SingleGraderResult, rollout, single_grader
 
+    from arkdev.observe.tracing import observe, trace_monitor
+
+    @observe(tags={"key": os.environ["ARK_API_KEY"]})
+    def tool(key):
+        return {key: f"used {key}"}
+
     KEY, DECLARED = os.environ["ARK_API_KEY"], os.environ.get("DECLARED", "")
 
     @rollout
+    @trace_monitor
     def answer(context, proxy, sample):
         declared = os.environ["DECLARED"]
+        tool(declared)
         print("using", KEY, declared)
         logging.getLogger("mine").info("key %s", KEY)
         messages = [*sample.model_dump()["messages"], {"role": "user", "content": declared}]
@@ -43,11 +52,15 @@ LEAKS = """
 """
 
 COMMANDS = {
+    "data check": ["data", "check"],
+    "check": ["check"],
     "doctor": ["doctor"],
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
+    "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
     "init": ["init", "new"],
+    "plan": ["plan"],
     "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
@@ -57,6 +70,9 @@ COMMANDS = {
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
 }
 MORE = {
+    "a traced test": ["test", "plugin", "--endpoint", "mine", "--trace"],
+    "what happened when": ["show", "latest", "1.0", "--trace"],
+    "what was logged": ["show", "latest", "--logs"],
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
     "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],
@@ -114,7 +130,8 @@ def test_no_command_shows_or_stores_a_secret(
         "rollout": {"plugin": "plugins.rollout:answer", "envs": {"DECLARED": DECLARED}},
         "graders": ["plugins.rollout:one"],
     }
-    workspace.write("job.yaml", job_yaml(custom_rl_pipeline=pipeline))
+    debug = {"apikey": DEBUG, "endpoint_id": "ep-1"}
+    workspace.write("job.yaml", job_yaml(custom_rl_pipeline=pipeline, debug_config=debug))
     arkdev("test", "plugin")
     for name, arguments in {**COMMANDS, **MORE}.items():
         arguments = [argument.replace("TOKEN", TOKEN) for argument in arguments]

@@ -122,7 +122,7 @@ def test_double_encoded_arguments_are_named_and_kept(weather: Workspace) -> None
     (trajectory,) = run.trajectories
     assert trajectory.verdict is Verdict.SUCCESS
     assert len(trajectory.attempts) == 1
-    log = (run.outcome.folder / "logs/plugin.log").read_text(encoding="utf-8")
+    log = (run.outcome.folder / "logs/plugin.jsonl").read_text(encoding="utf-8")
     assert "double_encoded" in log and "TypeError" not in log
     assert any(warning.code == "double_encoded_arguments" for warning in run.summary.warnings)
     assert trajectory.messages[1]["tool_calls"][0]["function"]["arguments"] == arguments

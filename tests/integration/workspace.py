@@ -23,6 +23,7 @@ from arkdev.flows.test_plugin import PluginTestOutcome, run_test
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.attempts import Outcome
 from arkdev.harness.rollouts import FinishedRollout
+from arkdev.harness.stalls import StallRecord
 from arkdev.harness.summary import Summary
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.runs.reader import RunReader
@@ -73,7 +74,9 @@ class Silent:
 
     def on_turn(self, session: Session) -> None: ...
 
-    def on_log(self, line: str) -> None: ...
+    def on_log(self, line: Any) -> None: ...
+
+    def on_stall(self, record: StallRecord) -> None: ...
 
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None: ...
 

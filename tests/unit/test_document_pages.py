@@ -106,6 +106,8 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
         records.GroupRecord,
         records.GraderRecord,
         records.TokenRecord,
+        records.PluginLogRecord,
+        records.SpanRecord,
     ],
 )
 def test_every_field_of_a_run_folder_is_described(record: Any) -> None:

@@ -61,7 +61,13 @@ def _requesting(original: Callable[..., Any], passage: Passage) -> Callable[...,
         await passage.async_hold(request)
         outer = session._middlewares if middlewares is None else middlewares
         own = _Middleware(passage, request, is_decoded=_is_decoded(session, options))
-        return await original(session, method, url, middlewares=(*(outer or ()), own), **options)
+        try:
+            return await original(
+                session, method, url, middlewares=(*(outer or ()), own), **options
+            )
+        finally:
+            if own.first is not None:  # refused by aiohttp, or answered by an outer middleware
+                passage.give_up(own.first)
 
     return _request
 
@@ -133,7 +139,7 @@ class _Middleware:
 
     def __init__(self, passage: Passage, first: HttpRequest, *, is_decoded: bool) -> None:
         self._passage = passage
-        self._first: HttpRequest | None = first
+        self.first: HttpRequest | None = first
         self._is_decoded = is_decoded
 
     async def __call__(self, request: aiohttp.ClientRequest, handler: _Handler) -> Any:
@@ -141,8 +147,8 @@ class _Middleware:
             response = await handler(request)
             return response, await self._read(response)
 
-        seen, is_held = self._first, self._first is not None
-        self._first = None
+        seen, is_held = self.first, self.first is not None
+        self.first = None
         if seen is None:
             seen = _seen(request.method, request.url, request.headers, request.body)
             if not self._passage.is_for(seen.url):

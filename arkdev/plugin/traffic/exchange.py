@@ -24,7 +24,7 @@ class HttpRequest:
     """What a plugin is about to send. Header names are in lower case."""
 
     library: str
-    """``httpx``, ``httpx2``, ``aiohttp`` or ``requests``."""
+    """``httpx``, ``httpx2``, ``aiohttp``, ``requests`` or ``urllib3``."""
     method: str
     url: str
     headers: Mapping[str, str]
@@ -60,7 +60,7 @@ class HttpFailure:
 
     kind: str
     """``timeout``, ``unreachable``, ``raise`` (the connection broke, or another error of the
-    library), ``cancelled`` (the plugin gave the call up: nobody's failure; for `after` alone)."""
+    library), ``cancelled`` (given up by the plugin, or not sent: no failure; for `after` alone)."""
     message: str
     is_injected: bool = False
     """As of a response."""

@@ -49,6 +49,12 @@ def _choosing(
     return transport_for_url
 
 
+def _headers(message: Any) -> dict[str, str]:
+    return joined_headers(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in message.headers.raw
+    )
+
+
 class _Transport:
     """Stands before a client's transport for one request."""
 
@@ -60,7 +66,7 @@ class _Transport:
     def handle_request(self, request: Any) -> Any:
         def send() -> tuple[Any, HttpResponse]:
             response = self._transport.handle_request(request)
-            headers = joined_headers(response.headers.multi_items())
+            headers = _headers(response)
             if is_stream(response.status_code, headers):
                 return response, HttpResponse(response.status_code, headers, None)
             try:
@@ -75,7 +81,7 @@ class _Transport:
     async def handle_async_request(self, request: Any) -> Any:
         async def send() -> tuple[Any, HttpResponse]:
             response = await self._transport.handle_async_request(request)
-            headers = joined_headers(response.headers.multi_items())
+            headers = _headers(response)
             if is_stream(response.status_code, headers):
                 return response, HttpResponse(response.status_code, headers, None)
             try:
@@ -96,7 +102,7 @@ class _Transport:
             library=self._httpx.__name__,
             method=request.method,
             url=str(request.url),
-            headers=joined_headers(request.headers.multi_items()),
+            headers=_headers(request),
             body=body,
         )
 
@@ -105,10 +111,13 @@ class _Transport:
     ) -> tuple[Any, HttpResponse]:
         """Give the response its body once more, encoded as it came, and see it decoded."""
         response.stream = self._httpx.ByteStream(body)
+        decoded: bytes | None = body
         if "content-encoding" in headers:
-            decoded = self._httpx.Response(200, headers=response.headers, content=body)
-            body = decoded.content
-        return response, HttpResponse(response.status_code, headers, body)
+            try:
+                decoded = self._httpx.Response(200, headers=response.headers, content=body).content
+            except self._httpx.DecodingError:  # the plugin gets it when it reads
+                decoded = None
+        return response, HttpResponse(response.status_code, headers, decoded)
 
     def _failure(self, error: Exception) -> HttpFailure:
         kind = "raise"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from arkdev.errors import ArkdevError
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.traffic.exchange import (
     HttpFailure,
@@ -106,12 +107,15 @@ class Passage:
 
         The call ends here when the plugin gives it up.
         """
-        ending = _Ending(self._rules, request, _unexpected)
         try:
             await self._hold(request)
         except BaseException as error:
-            ending.end(error)
+            self.give_up(request, error)
             raise
+
+    def give_up(self, request: HttpRequest, error: BaseException | None = None) -> None:
+        """End a call that was held back and is not going to be sent."""
+        _Ending(self._rules, request, _unexpected).end(error)
 
     async def _hold(self, request: HttpRequest) -> None:
         for rule in self._rules:
@@ -160,10 +164,10 @@ class _Ending:
     def end(self, error: BaseException | None) -> None:
         duration_s = 0.0 if self._started is None else time.perf_counter() - self._started
         outcome = self.outcome
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, ArkdevError):
             outcome = self._failure(error)
         elif outcome is None:
-            outcome = HttpFailure("cancelled", "the plugin gave the call up")
+            outcome = HttpFailure("cancelled", described(error) if error else "it was not sent")
         for rule in self._rules:
             rule.after(self._request, outcome, duration_s=duration_s)
 

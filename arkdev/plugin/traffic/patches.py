@@ -6,6 +6,10 @@ which a plugin has bound (``from requests import get``) and clients that exist a
 * httpx, httpx2 (with it both kinds of openai clients): `Client._transport_for_url`
 * aiohttp: `ClientSession._request`, with a middleware for each request that is sent
 * requests: `HTTPAdapter.send`
+* urllib3, used directly: `HTTPConnectionPool.urlopen`
+
+What the standard library sends (`urllib.request`, `http.client`) passes no rules, nor do child
+processes.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ _ADAPTERS = {
     "httpx2": "arkdev.plugin.traffic.httpx_calls",
     "aiohttp": "arkdev.plugin.traffic.aiohttp_calls",
     "requests": "arkdev.plugin.traffic.requests_calls",
+    "urllib3": "arkdev.plugin.traffic.urllib3_calls",
 }
 """By library, what patches it: ``patch(module, passage)``, which returns what undoes it."""
 

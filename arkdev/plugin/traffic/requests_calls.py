@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import http.client
-import io
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -16,10 +14,10 @@ from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpRespons
 from arkdev.plugin.traffic.passage import (
     Passage,
     described,
-    headers_to_give,
     is_stream,
     joined_headers,
 )
+from arkdev.plugin.traffic.urllib3_calls import on_their_way, response_of
 
 _ERRORS = {
     "timeout": requests.exceptions.ReadTimeout,
@@ -45,7 +43,11 @@ def _sending(original: Callable[..., Any], passage: Passage) -> Callable[..., An
         adapter: Any, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kw: Any
     ) -> requests.Response:
         def from_network() -> tuple[requests.Response, HttpResponse]:
-            response = original(adapter, request, stream, *args, **kw)
+            token = on_their_way.set((*on_their_way.get(), passage))
+            try:
+                response = original(adapter, request, stream, *args, **kw)
+            finally:
+                on_their_way.reset(token)
             headers = _headers(response)
             if stream or is_stream(response.status_code, headers):
                 return response, HttpResponse(response.status_code, headers, None)
@@ -58,7 +60,8 @@ def _sending(original: Callable[..., Any], passage: Passage) -> Callable[..., An
             error = _ERRORS.get(given.kind, requests.exceptions.ChunkedEncodingError)
             raise error(given.message, request=request)
         if isinstance(given, HttpResponse):
-            return _native(given, request, adapter)
+            raw = response_of(given, request.method, preload_content=False)
+            return adapter.build_response(request, raw)  # type: ignore[no-any-return]
         return given
 
     return send
@@ -100,37 +103,3 @@ def _is_broken(error: requests.exceptions.ConnectionError) -> bool:
     """Tell a connection that broke from one that was never made."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, urllib3.exceptions.ProtocolError)
-
-
-class _Sent:
-    """A socket that has received an answer."""
-
-    def __init__(self, answer: bytes) -> None:
-        self._answer = answer
-
-    def makefile(self, _mode: str) -> io.BytesIO:
-        return io.BytesIO(self._answer)
-
-
-def _native(
-    given: HttpResponse, request: requests.PreparedRequest, adapter: Any
-) -> requests.Response:
-    """Let the standard library read the response, so that cookies and streaming work as always."""
-    headers = headers_to_give(given)
-    reason = http.client.responses.get(given.status, "")
-    head = [f"HTTP/1.1 {given.status} {reason}", *(f"{name}: {value}" for name, value in headers)]
-    answer = "\r\n".join([*head, "", ""]).encode("latin-1", "replace") + (given.body or b"")
-    original = http.client.HTTPResponse(_Sent(answer), method=request.method)  # type: ignore[arg-type]
-    original.begin()
-    raw = urllib3.HTTPResponse(
-        body=original,
-        headers=urllib3.HTTPHeaderDict(headers),
-        status=given.status,
-        version=11,
-        reason=reason,
-        preload_content=False,
-        decode_content=False,
-        original_response=original,
-        request_method=request.method,
-    )
-    return adapter.build_response(request, raw)  # type: ignore[no-any-return]

@@ -7,6 +7,8 @@ from rich.console import Console
 
 from arkdev.cli.report import render_summary
 from arkdev.cli.terminal import duration, share
+from arkdev.harness.services import ServiceSummary
+from arkdev.harness.stability import Instability, QuarterSummary
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.runs.records import (
@@ -135,6 +137,56 @@ def test_at_50_columns_names_and_outcomes_are_there():
     assert "1.000" in text
 
 
+def shaky_run() -> Summary:
+    """One service that got slower, one that fails, and a tool that got slower."""
+    quarter = QuarterSummary(40, 0, 0.1, 0.2, 3)
+    weather = ServiceSummary(
+        *("weather.test:9000", 160, {"2xx": 155, "5xx": 3, "timeout": 2}, 5),
+        *(0.1, 1.9, 4.0, 14, (quarter,) * 4),
+        (
+            Instability("latency", 4, 0.2, 2.1, "p95"),
+            Instability("errors", 0, 0.031, 0.031),
+        ),
+    )
+    search = ServiceSummary(
+        *("search.test", 80, {"2xx": 80}, 0, 0.01, 0.02, 0.03, 14, (quarter,) * 4),
+        (Instability("in_flight", 3, 4, 14), Instability("error_rate", 2, 0, 0.25)),
+    )
+    statistics = RunStatistics(1, services=lambda: (weather, search))
+    for index in range(160):
+        turns = (
+            TurnRecord(0.0, 0.3, "tool_calls", 200, 30, ("query",), 0.1 if index < 80 else 0.9),
+        )
+        statistics.add_trajectory(
+            TrajectoryRecord(f"{index}.0", index, 0, S, 1.0, (Attempt(S, 1.0),), turns=turns)
+        )
+    return statistics.summary()
+
+
+def test_what_is_unstable_is_called_out_in_words():
+    text = " ".join(shown(shaky_run(), width=120).split())
+    for part in (
+        "weather.test:9000: p95 200 ms in the first quarter, 2.10 s in the last quarter; "
+        "14 in flight at the peak; 3.1% errors",
+        "search.test: up to 4 in flight in the first quarter, 14 in the third quarter; "
+        "0% errors in the first quarter, 25% in the second quarter",
+        "tool query: p95 101 ms in the first quarter, 907 ms in the last quarter",
+        "weather.test:9000 3 5xx · 2 timeout",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_services_fit_the_terminal(width):
+    text = shown(shaky_run(), width=width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert "weather.test" in text
+
+
+def test_a_run_without_services_says_nothing_of_them():
+    assert "Services" not in shown(mixed_run(), width=100)
+
+
 def failed(index: int, error: str) -> TrajectoryRecord:
     return TrajectoryRecord(f"{index}.0", index, 0, F, 1.0, (Attempt(F, 0.1, error=error),))
 
@@ -176,10 +228,14 @@ def test_a_long_message_keeps_its_end():
 
 def test_lines_that_plugins_logged_are_pointed_at(tmp_path: Path):
     (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "plugin.log").write_text("a\nb\n", encoding="utf-8")
+    lines = '{"text":"a","num_left_out":0}\n{"text":"b"}\n{"num_left_out":1234}\n'
+    (tmp_path / "logs" / "plugin.jsonl").write_text(lines, encoding="utf-8")
     console = Console(file=io.StringIO(), width=100)
     render_summary(mixed_run(), console, folder=tmp_path)
-    assert "logs/plugin.log in it: 2 lines" in console.file.getvalue()  # type: ignore[attr-defined]
+    said = (
+        "logs/plugin.jsonl in it: 2 lines that plugins logged or printed, 1,234 more are left out"
+    )
+    assert said in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_sections_stand_side_by_side_only_where_there_is_room():

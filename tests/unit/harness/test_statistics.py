@@ -3,7 +3,8 @@ import math
 
 import pytest
 
-from arkdev.harness.statistics import RunStatistics, pass_at_k
+from arkdev.harness.group_numbers import pass_at_k
+from arkdev.harness.statistics import RunStatistics
 from arkdev.runs.records import (
     Attempt,
     GraderRecord,
@@ -166,6 +167,20 @@ def test_grader_metrics_are_aggregated_to_max_min_and_mean():
     assert (metric.count, metric.min, metric.mean, metric.max) == (3, 10.0, 30.0, 60.0)
     assert (grader.weight, grader.reward.mean) == (0.5, 1.0)
     assert grader.attempts == {"1": 1, "2": 1, "3": 1}
+
+
+def test_metrics_of_each_call_count_by_themselves():
+    # of a grader that is called for each trajectory: the extremes are those of its calls
+    statistics = RunStatistics(2)
+    for name in ("0.0", "0.1"):
+        statistics.add_trajectory(rollout(name))
+    calls = ({"length": 10.0, "short": 1.0}, {"length": 50.0})
+    record = GraderRecord("g", 1.0, S, (1.0, 0.0), {"length": 30.0}, call_metrics=calls)
+    statistics.add_group(group(0, 1.0, 0.0, graders=(record,)))
+    metrics = statistics.summary().graders[0].metrics
+    length, short = metrics["length"], metrics["short"]
+    assert (length.count, length.min, length.mean, length.max) == (2, 10.0, 30.0, 50.0)
+    assert (short.count, short.mean) == (1, 1.0)  # missing is not 0
 
 
 def test_unknown_tokens_are_counted_as_unknown_and_left_out_of_averages():

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import threading
+import time
 import warnings
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 import pytest
 
 from arkdev import group_grader, rollout
-from arkdev.observe.attempt import current_attempt
-from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe import plugin_output
+from arkdev.observe.attempt import AttemptPlace, current_attempt
+from arkdev.observe.log_lines import MAX_CHARS, MAX_LINES, LogLine
 from tests.running import LINE, running
 
 logger = logging.getLogger("plugins.weather")
@@ -23,17 +25,27 @@ logger = logging.getLogger("plugins.weather")
 @dataclass(frozen=True)
 class NamedAttempt:
     name: str
+    number: int = 0
+
+    @property
+    def place(self):
+        return AttemptPlace((self.name,), self.number)
 
     def note(self, code, detail=""): ...
 
 
 @contextmanager
-def attempt(name):
-    token = current_attempt.set(NamedAttempt(name))
+def attempt(name, number=0):
+    token = current_attempt.set(NamedAttempt(name, number))
     try:
         yield
     finally:
         current_attempt.reset(token)
+
+
+def plugin_output_to(sink):
+    """Take the lines as text; `lines_to` has them as they are."""
+    return plugin_output.plugin_output_to(lambda line: sink(str(line)))
 
 
 @contextmanager
@@ -167,6 +179,89 @@ async def test_concurrent_rollouts_and_graders_are_told_apart():
     )
     graded = {line for line in lines if "prompt_id" in line}
     assert graded == {f"INFO [{i}.0 judge] plugins.weather: prompt_id: {i}" for i in range(6)}
+
+
+def test_a_line_says_when_what_and_which_attempt():
+    lines: list[LogLine] = []
+    before = time.time()
+    with plugin_output.plugin_output_to(lines.append), attempt("7.1", 2):
+        logger.warning("slow")
+        print("half", end="")
+    logged, printed = lines
+    assert before <= logged.at <= time.time()
+    assert (logged.level, logged.logger, logged.text) == ("WARNING", "plugins.weather", "slow")
+    assert logged.place == printed.place == AttemptPlace(("7.1",), 2)
+    assert (printed.level, printed.logger, printed.text) == ("PRINT", "", "half")
+
+
+def test_the_rest_of_a_line_does_not_wait_for_the_next_attempt():
+    lines = []
+    with plugin_output_to(lines.append):
+        for number in (0, 1):
+            with attempt("7.1", number):
+                print(f"attempt {number} ", end="")
+        with attempt("7.1", 1):
+            print("ends")
+    assert lines == ["PRINT [7.1] attempt 1 ends", "PRINT [7.1] attempt 0 "]
+
+
+def test_threads_that_know_no_attempt_are_kept_apart_and_away_from_the_terminal():
+    lines = []
+
+    def says():
+        print("half a ", end="")
+        barrier.wait()
+        print("line")
+        logger.info("asked")
+
+    barrier = threading.Barrier(2)
+    with standard_output() as own, plugin_output_to(lines.append):
+        threads = [threading.Thread(target=says) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert own.getvalue() == ""
+    assert sorted(lines) == [
+        *["INFO [-] plugins.weather: asked"] * 2,
+        *["PRINT [-] half a line"] * 2,
+    ]
+
+
+def test_a_long_line_is_cut_and_says_so():
+    lines: list[LogLine] = []
+    with plugin_output.plugin_output_to(lines.append), attempt("7.1"):
+        logger.info("x" * 1_000_000)
+    (line,) = lines
+    assert line.num_cut == 1_000_000 - MAX_CHARS
+    assert line.text == "x" * MAX_CHARS + "… (983,616 more characters)"
+
+
+def test_more_lines_than_are_kept_are_counted_for_each_attempt():
+    lines: list[LogLine] = []
+    with plugin_output.plugin_output_to(lines.append):
+        for name, count in (("7.0", MAX_LINES), ("7.1", 5 * MAX_LINES)):
+            with attempt(name):
+                for number in range(count):
+                    print(number)
+    assert len(lines) == 2 * MAX_LINES + 1
+    said = lines[-1]
+    assert (said.place, said.level) == (AttemptPlace(("7.1",), 0), "WARNING")
+    assert (said.num_left_out, said.text) == (
+        4_000,
+        "lines left out: 4,000, all after the first 1,000",
+    )
+
+
+def test_attempts_are_counted_in_bounded_memory(monkeypatch):
+    monkeypatch.setattr("arkdev.observe.log_lines._MAX_ATTEMPTS", 2)
+    monkeypatch.setattr("arkdev.observe.log_lines.MAX_LINES", 1)
+    lines = []
+    with plugin_output_to(lines.append):
+        for name in ("0.0", "0.0", "1.0", "2.0"):
+            with attempt(name):
+                print(name)
+        assert "WARNING [0.0] arkdev: lines left out: 1, all after the first 1" in lines
 
 
 def test_lines_of_many_threads_stay_whole():

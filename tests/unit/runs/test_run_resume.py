@@ -7,7 +7,15 @@ import pytest
 
 from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader
-from arkdev.runs.records import Attempt, GroupRecord, TokenRecord, TrajectoryRecord, Verdict
+from arkdev.runs.records import (
+    Attempt,
+    GroupRecord,
+    PluginLogRecord,
+    SpanRecord,
+    TokenRecord,
+    TrajectoryRecord,
+    Verdict,
+)
 from arkdev.runs.resume import drop_unfinished, finished_groups, resume_run
 from arkdev.runs.writer import RunWriter
 
@@ -35,9 +43,22 @@ def folder(tmp_path: Path) -> Path:
         ids = (f"{sample}.0", f"{sample}.1")
         writer.group(GroupRecord(sample, Verdict.SUCCESS, ids, (1.0, 0.0)))
     writer.event("seen", what="before")
-    writer.log_line("a line")
+    for ids in ((), ("0.0",), ("1.0",), ("2.0", "2.1"), ("3.0", "3.1")):
+        writer.log(log_line(f"of {' '.join(ids)}", ids))
+    for ids in (("1.0",), ("2.1",)):
+        writer.span(vars(span(ids)))
     writer.finish("interrupted", {})
     return writer.folder
+
+
+def log_line(text: str, ids: tuple[str, ...] = ()) -> PluginLogRecord:
+    at = "2025-03-01T10:15:30.000000Z"
+    return PluginLogRecord(at, "INFO", ids, 0, grader=None, step=None, logger="mine", text=text)
+
+
+def span(ids: tuple[str, ...]) -> SpanRecord:
+    at = "2025-03-01T10:15:30.000000Z"
+    return SpanRecord("a" * 32, "b" * 16, None, "chat", "client", at, 0.5, ids, attempt=0)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -53,10 +74,14 @@ def ids(folder: Path, name: str) -> list[str]:
 def test_what_finished_groups_wrote_is_kept_and_the_rest_is_dropped(folder):
     before = (folder / "groups.jsonl").read_bytes()
     assert finished_groups(folder).samples == {0, 2}
-    assert drop_unfinished(folder) == 4
+    assert drop_unfinished(folder) == 4 + 3
     assert ids(folder, "trajectories.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
     assert ids(folder, "tokens.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
     assert (folder / "groups.jsonl").read_bytes() == before
+    reader = RunReader(folder)
+    assert [line.text for line in reader.logs()] == ["of ", "of 0.0", "of 2.0 2.1"]
+    assert [record.trajectory_ids for record in reader.spans("2.1")] == [("2.1",)]
+    assert list(reader.spans("1.0")) == []
     assert drop_unfinished(folder) == 0
 
 
@@ -64,19 +89,18 @@ def test_torn_lines_go_and_what_follows_begins_on_a_line_of_its_own(folder):
     for name in ("trajectories.jsonl", "groups.jsonl", "events.jsonl", "metrics.jsonl"):
         append(folder / name, b'{"trajectory_id": "9.0", "sample_ind')
     append(folder / "tokens.jsonl", "é".encode()[:1])
-    append(folder / "logs/plugin.log", b"cut in the mid")
+    append(folder / "logs/plugin.jsonl", b'{"at": "cut in the mid')
     writer = resume_run(folder)
     writer.trajectory(rollout("1.0"))
     writer.group(GroupRecord(1, Verdict.SUCCESS, ("1.0",), (1.0,)))
-    writer.log_line("next")
+    writer.log(log_line("next"))
     writer.finish("finished", {})
     reader = RunReader(folder)
     assert [group.sample_index for group in reader.groups()] == [2, 0, 1]
     assert len(list(reader.trajectories())) == 5
     assert [event["kind"] for event in reader.events()] == ["seen", "resumed"]
     assert (len(list(reader.tokens())), reader.torn) == (4, [])
-    log = (folder / "logs/plugin.log").read_text(encoding="utf-8")
-    assert log.splitlines() == ["a line", "cut in the mid", "next"]
+    assert [line.text for line in reader.logs()] == ["of ", "of 0.0", "of 2.0 2.1", "next"]
 
 
 def test_a_whole_group_line_whose_newline_is_missing_counts_as_torn(folder):
@@ -97,7 +121,7 @@ def test_a_group_whose_trajectories_are_not_all_there_is_not_finished(folder):
 def test_a_group_that_is_there_twice_is_kept_once(folder):
     path = folder / "groups.jsonl"
     append(path, path.read_bytes())
-    assert drop_unfinished(folder) == 4 + 2
+    assert drop_unfinished(folder) == 4 + 3 + 2
     assert [group.sample_index for group in RunReader(folder).groups()] == [2, 0]
 
 
@@ -134,3 +158,12 @@ def test_a_reader_that_looks_for_an_instant_does_not_make_a_run_alive(folder, mo
     monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(reading, fcntl.LOCK_UN))
     resume_run(folder).finish("finished", {})
     os.close(reading)
+
+
+def test_samples_of_finished_groups_are_kept_once(folder):
+    lines = [
+        json.dumps({"sample_index": i, "sample": {}}).encode() + b"\n" for i in (0, 1, 2, 3, 2)
+    ]
+    (folder / "samples.jsonl").write_bytes(b"".join(lines))
+    drop_unfinished(folder)
+    assert (folder / "samples.jsonl").read_bytes() == lines[0] + lines[2]

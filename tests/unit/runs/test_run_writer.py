@@ -11,8 +11,24 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import WorkspaceError
-from arkdev.runs.records import Attempt, GroupRecord, TokenRecord, TrajectoryRecord, Verdict
+from arkdev.runs.records import (
+    Attempt,
+    GroupRecord,
+    PluginLogRecord,
+    SpanRecord,
+    TokenRecord,
+    TrajectoryRecord,
+    Verdict,
+)
 from arkdev.runs.writer import RunWriter
+
+AT = "2025-03-01T10:15:30.000000Z"
+
+
+def log_line(text: str) -> PluginLogRecord:
+    return PluginLogRecord(
+        AT, "INFO", ("7.1",), 0, grader=None, step=None, logger="mine", text=text
+    )
 
 
 def rollout(trajectory_id: str = "7.1", **fields: object) -> TrajectoryRecord:
@@ -67,7 +83,7 @@ def test_each_record_is_one_line_in_its_file(tmp_path):
     writer.tokens(TokenRecord("7.1", (1, 2), (0.0, 1.0), (0.0, -0.5)))
     writer.event("rollout_started", slot=3)
     writer.metrics({"reward_mean": 0.25})
-    writer.log_line("first\nsecond")
+    writer.log(log_line("first\nsecond"))
 
     (trajectory,) = lines(writer, "trajectories.jsonl")
     assert trajectory["extra"] == {"say": "one\ntwo\u2028three"}
@@ -76,7 +92,21 @@ def test_each_record_is_one_line_in_its_file(tmp_path):
     assert lines(writer, "tokens.jsonl")[0]["logprobs"] == [0.0, -0.5]
     assert lines(writer, "events.jsonl")[0]["slot"] == 3
     assert lines(writer, "metrics.jsonl")[0]["reward_mean"] == 0.25
-    assert (writer.folder / "logs/plugin.log").read_text(encoding="utf-8") == "first\nsecond\n"
+    assert lines(writer, "logs/plugin.jsonl")[0]["text"] == "first\nsecond"
+
+
+def test_a_span_keeps_what_json_lacks_and_hides_secrets(tmp_path):
+    writer = create(tmp_path, secrets=["sk-very-secret"])
+    given = {"odd": object, "said": ["sk-very-secret"]}
+    ids = ("a" * 32, "b" * 16, None)
+    span = SpanRecord(*ids, "chat", "client", AT, 0.5, ("7.1",), 0, attributes=given)
+    for _ in range(100):
+        writer.span(vars(span))
+    assert 64 <= len(lines(writer, "traces.jsonl")) < 100  # several at a time
+    writer.finish("finished", {})
+    assert len(lines(writer, "traces.jsonl")) == 100
+    for line in lines(writer, "traces.jsonl"):
+        assert line["attributes"] == {"odd": "<class 'object'>", "said": ["***"]}
 
 
 def test_text_is_written_as_utf8_without_escapes_or_bom(tmp_path):
@@ -95,14 +125,14 @@ def test_lone_surrogate_is_replaced_and_flagged_and_a_pair_is_one_character(tmp_
         rollout("1.1", messages=({"role": "assistant", "content": "a\ud83d b"},))
     )
     assert (whole.warnings, cut.warnings) == ((), ("text_replaced",))  # for the report
-    writer.log_line("log \ud83d")
+    writer.log(log_line("log \ud83d"))
     writer.finish("finished", {})
 
     pair, lone = lines(writer, "trajectories.jsonl")
     assert (pair["extra"]["text"], pair["warnings"]) == ("🍸", [])
     assert lone["messages"][0]["content"] == "a\ufffd b"
     assert lone["warnings"] == ["text_replaced"]
-    assert (writer.folder / "logs/plugin.log").read_text(encoding="utf-8") == "log \ufffd\n"
+    assert lines(writer, "logs/plugin.jsonl")[0]["text"] == "log \ufffd"
 
 
 class Scalar:
@@ -161,7 +191,7 @@ def test_secrets_are_masked_in_settings_and_in_every_line(tmp_path):
     }
     writer = create(tmp_path, settings=settings, secrets=[secret, "12345678", "short"])
     writer.trajectory(rollout(extra={"said": f"key {secret}!", "n": 123456789, "t": "12345678"}))
-    writer.log_line(f"Bearer {secret}, short")
+    writer.log(log_line(f"Bearer {secret}, short"))
     writer.finish("finished", {})
 
     manifest = json.loads((writer.folder / "manifest.json").read_text(encoding="utf-8"))
@@ -176,8 +206,7 @@ def test_secrets_are_masked_in_settings_and_in_every_line(tmp_path):
     }
     (line,) = lines(writer, "trajectories.jsonl")
     assert line["extra"] == {"said": "key ***!", "n": 123456789, "t": "***"}
-    log = (writer.folder / "logs/plugin.log").read_text(encoding="utf-8")
-    assert log == "Bearer ***, short\n"
+    assert lines(writer, "logs/plugin.jsonl")[0]["text"] == "Bearer ***, short"
 
 
 def test_threads_write_whole_lines(tmp_path):

@@ -17,8 +17,8 @@ from arkdev.plugin.traffic.exchange import HttpRequest, HttpResponse, Outcome
 
 
 class Service(http.server.ThreadingHTTPServer):
-    """Answers ``/ok`` (JSON), ``/moved``, ``/gzip``, ``/events``, ``/late``, ``/status/N``,
-    ``/cut``."""
+    """Answers ``/ok`` (JSON), ``/moved``, ``/gzip``, ``/nogzip``, ``/events``, ``/late``, ``/cut``
+    and ``/status/N``."""
 
     daemon_threads = True
 
@@ -58,6 +58,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _gzip(self, _: str) -> None:
         self._send(200, gzip.compress(b'{"city": "Oslo"}'), ("content-encoding", "gzip"))
+
+    def _nogzip(self, _: str) -> None:
+        self._send(200, b"plain", ("content-encoding", "gzip"))
 
     def _cut(self, _: str) -> None:
         self._send(200, b'{"city"', length=100)

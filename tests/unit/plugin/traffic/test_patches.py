@@ -19,7 +19,9 @@ import httpx2
 import openai
 import pytest
 import requests
+import urllib3
 
+from arkdev.errors import ArkdevError
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpResponse
 from arkdev.plugin.traffic.patches import traffic_through
 from tests.unit.plugin.traffic.service import Rule, Service, attempted, json_response, serving
@@ -114,6 +116,25 @@ async def _requests(url: str) -> Got:
         return replace(_got(response), cookies=dict(session.cookies))
 
 
+async def _urllib3(url: str) -> Got:
+    with urllib3.PoolManager() as pool:
+        response = pool.request("POST", url, json={"q": 1}, timeout=5, retries=urllib3.Retry(1))
+        if response.status >= 400:
+            raise _BadStatus(response.status)
+        return Got(
+            response.status,
+            {name.lower(): value for name, value in response.headers.items()},
+            response.json(),
+            response.data.decode(),
+            url,
+            dict(each.split("=") for each in response.headers.getlist("set-cookie")),
+        )
+
+
+class _BadStatus(Exception):
+    """urllib3 has none."""
+
+
 LIBRARIES = [
     *(
         Library(
@@ -142,6 +163,14 @@ LIBRARIES = [
         requests.exceptions.ConnectionError,
         requests.exceptions.ChunkedEncodingError,
         requests.exceptions.HTTPError,
+    ),
+    Library(
+        "urllib3",
+        _urllib3,
+        urllib3.exceptions.MaxRetryError,
+        urllib3.exceptions.MaxRetryError,
+        urllib3.exceptions.ProtocolError,
+        _BadStatus,
     ),
 ]
 every_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
@@ -212,7 +241,7 @@ async def test_a_failure_is_the_librarys_own_error(
         isinstance(caught.value, library.timeout) and kind == "timeout"
     )
     assert "as the rule wants it" in str(caught.value)
-    if not isinstance(caught.value, aiohttp.ClientError):
+    if library.name not in ("aiohttp", "urllib3"):  # which do not keep it
         assert caught.value.request.method == "POST"  # type: ignore[attr-defined]
     assert rule.outcomes == [failure]
     assert service.seen == []
@@ -318,6 +347,7 @@ def test_nothing_is_patched_without_rules_and_all_is_restored(service: Service) 
             httpx2.AsyncClient._transport_for_url,
             aiohttp.ClientSession._request,
             requests.adapters.HTTPAdapter.send,
+            urllib3.HTTPSConnectionPool.urlopen,
             *sys.meta_path,
         ]
 
@@ -328,6 +358,17 @@ def test_nothing_is_patched_without_rules_and_all_is_restored(service: Service) 
         assert places()[0] is not before[0]
         raise RuntimeError
     assert places() == before
+
+
+@every_library
+async def test_rules_that_are_set_up_apart_are_all_passed(
+    library: Library, service: Service
+) -> None:
+    outer, inner = Rule(), Rule()
+    with traffic_through([outer]), traffic_through([inner]), attempted():
+        assert (await library.post(f"{service.url}/ok")).json == {"city": "Oslo"}
+    assert [len(rule.ended) for rule in (outer, inner)] == [1, 1]
+    assert len(service.seen) == 1
 
 
 def _events_of_httpx(module: Any, url: str) -> Iterator[str]:
@@ -383,6 +424,16 @@ async def test_event_streams_are_read_as_they_come_on_an_event_loop(service: Ser
     assert [outcome.body for outcome in rule.outcomes] == [None, None]  # type: ignore[union-attr]
 
 
+def test_a_body_that_is_not_encoded_as_it_says_fails_where_it_always_does(
+    service: Service,
+) -> None:
+    with traffic_through([Rule()]), attempted(), httpx.Client() as client:
+        with pytest.raises(httpx.DecodingError):
+            client.get(f"{service.url}/nogzip")
+        with client.stream("GET", f"{service.url}/nogzip") as response:
+            assert b"".join(response.iter_raw()) == b"plain"
+
+
 async def test_an_answer_can_be_streamed(service: Service) -> None:
     rule = Rule(reply=lambda _: json_response(200, list(range(9))))
     with traffic_through([rule]), attempted():
@@ -416,6 +467,29 @@ async def test_openais_clients_retry_as_with_the_real_thing(service: Service) ->
     assert len(rule.requests) == 4
 
 
+def test_what_urllib3_and_requests_send_through_it_is_one_call_each(service: Service) -> None:
+    rule = Rule()
+    retry = urllib3.Retry(2, status_forcelist=[503], backoff_factor=0.001)
+    with traffic_through([rule]), attempted():
+        with urllib3.PoolManager() as pool:
+            with pytest.raises(urllib3.exceptions.MaxRetryError):
+                pool.request("GET", f"{service.url}/status/503", retries=retry)
+            response = pool.request("GET", f"{service.url}/ok", preload_content=False)
+            assert response.read() == b'{"city": "Oslo"}'
+            response.release_conn()
+        with requests.Session() as session:
+            session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+            with pytest.raises(requests.exceptions.RetryError):
+                session.get(f"{service.url}/status/503")
+    assert [request.library for request in rule.requests] == ["urllib3", "urllib3", "requests"]
+    assert len(service.seen) == 7
+    assert [getattr(outcome, "kind", "answered") for outcome in rule.outcomes] == [
+        "raise",
+        "answered",
+        "raise",
+    ]
+
+
 def test_custom_transports_are_calls_like_any_other() -> None:
     rule = Rule(change=lambda response: replace(response, body=b"changed"))
     transport = httpx.MockTransport(lambda _: httpx.Response(200, text="mocked"))
@@ -446,6 +520,38 @@ async def test_a_call_that_the_plugin_gives_up_ends(service: Service) -> None:
         assert outcome.kind == "cancelled"
     assert [duration_s > 0.01 for _, _, duration_s in sending.ended] == [True, True]
     assert [duration_s for _, _, duration_s in waiting.ended] == [0, 0]
+
+
+async def test_a_call_that_aiohttp_does_not_send_ends_too(service: Service) -> None:
+    async def cached(request: aiohttp.ClientRequest, handler: object) -> Any:
+        raise LookupError("not in the cache")
+
+    rule = Rule()
+    with traffic_through([rule]), attempted():
+        session = aiohttp.ClientSession(middlewares=(cached,))
+        with pytest.raises(LookupError):
+            await session.get(f"{service.url}/ok")
+        await session.close()
+        with pytest.raises(RuntimeError, match="Session is closed"):
+            await session.get(f"{service.url}/ok")
+    assert len(rule.requests) == 2
+    assert [outcome.kind for outcome in rule.outcomes] == ["cancelled"] * 2  # type: ignore[union-attr]
+    assert service.seen == []
+
+
+@every_library
+async def test_an_error_of_arkdevs_own_is_no_failure_of_the_service(
+    library: Library, service: Service
+) -> None:
+    def reply(_: object) -> None:
+        raise ArkdevError("the tape has another request")
+
+    rule = Rule(reply=reply)
+    with traffic_through([rule]), attempted(), pytest.raises(ArkdevError):
+        await library.post(f"{service.url}/ok")
+    (outcome,) = rule.outcomes
+    assert isinstance(outcome, HttpFailure)
+    assert outcome.kind == "cancelled"
 
 
 async def test_aiohttps_own_total_timeout_is_a_timeout(service: Service) -> None:

@@ -13,7 +13,9 @@ from arkdev.errors import ExitCode
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.grader_versions import RECORDED
-from arkdev.flows.replay_plan import KIND, ReplayPlan
+from arkdev.flows.recording import log_record
+from arkdev.flows.regrading_plan import KIND, ReplayPlan
+from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import grade_group
 from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grader_diff import DiffOfGraders, GraderDiff
@@ -21,12 +23,12 @@ from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden, hidden
 from arkdev.harness.regrading import recorded_rollouts, recorded_sample, was_kept_whole
 from arkdev.harness.reward_changes import ChangesOfRun, RunChanges
+from arkdev.harness.services import ServiceMeter
 from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
-from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_value
 from arkdev.runs.recorded import RecordedGroup
 from arkdev.runs.records import GraderRecord, GroupRecord, Verdict
@@ -87,15 +89,16 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
             secrets=plan.secrets,
         )
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(run.log_line))
+        stack.enter_context(plugin_output_to(lambda line: run.log(log_record(line))))
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         judge = await stack.enter_async_context(judge_environment(plan.endpoint, loop))
         tools = plan.workspace.tools
         rules = (ToolRule(tools, loop=loop),) if tools else ()
-        stack.enter_context(traffic_through(rules, own_urls=[]))
+        called = ServiceMeter()
+        stack.enter_context(plugin_traffic(called, *rules, judge=judge))
         stack.enter_context(rare_garbage_collection())
-        regrading = _Regrading(plan, run, observer)
+        regrading = _Regrading(plan, run, observer, called=called)
         try:
             await regrading.run()
         except BaseException:
@@ -132,13 +135,17 @@ def exit_code_of(summary: Summary) -> ExitCode:
 class _Regrading:
     """Grades the groups, several at once; each is read when its turn comes, and then let go."""
 
-    def __init__(self, plan: ReplayPlan, run: RunWriter, observer: ReplayObserver) -> None:
+    def __init__(
+        self, plan: ReplayPlan, run: RunWriter, observer: ReplayObserver, *, called: ServiceMeter
+    ) -> None:
         self._plan = plan
         self._run = run
         self._observer = observer
         self._grading = GroupGrading(plan.graders, host=InProcessHost(), context=plan.context)
         self.statistics = RunStatistics(
-            plan.num_generations, success_threshold=plan.success_threshold
+            plan.num_generations,
+            success_threshold=plan.success_threshold,
+            services=called.summary,
         )
         self.changes = ChangesOfRun()
         self.diff = DiffOfGraders(*plan.diff_names) if plan.diff_names else None

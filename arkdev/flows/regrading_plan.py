@@ -1,0 +1,252 @@
+"""What `arkdev replay` would grade again, with what: resolved and checked before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arkdev.endpoints.registry import resolve_endpoint, user_config_file
+from arkdev.endpoints.spec import EndpointSpec
+from arkdev.errors import RunError, UsageError
+from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.fingerprints import fingerprints
+from arkdev.flows.grader_versions import RECORDED, load_version
+from arkdev.flows.named_plugins import named_graders, with_distinct_names
+from arkdev.flows.resume import changed_files
+from arkdev.flows.test_plan import context_of, joined_envs, serve_ark_sdk
+from arkdev.flows.test_request import PluginTestRequest, shown
+from arkdev.harness.grading import Grader
+from arkdev.job.job import Job
+from arkdev.job.paths import filesystem_path
+from arkdev.job.reader import read_job
+from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.runs.reader import RunReader, find_run, list_runs
+from arkdev.runs.recorded import RecordedGroups
+from arkdev.types import PluginContext
+
+KIND = "replay"
+DEFAULT_CONCURRENCY = 32
+"""Groups that are graded at once; a grader's `request_concurrency` limits its calls besides."""
+
+_MAX_CHANGED = 5
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What the command line said; None is unset."""
+
+    start: Path
+    """Where to look for the workspace."""
+    run: str
+    """Id, its unique beginning or end, a path, or ``latest``."""
+    graders: tuple[str, ...] = ()
+    """``module:function`` or ``module:function=weight``."""
+    diff: tuple[str, str] | None = None
+    """Two graders to compare, or one and ``recorded``."""
+    limit: int | None = None
+    concurrency: int | None = None
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A run that can be graded again."""
+
+    request: ReplayRequest
+    workspace: Workspace
+    source: RunReader
+    groups: RecordedGroups
+    graders: tuple[Grader, ...]
+    diff_names: tuple[str, str] | None
+    """The two sides of ``--diff``: names of `graders`, or ``recorded``."""
+    num_generations: int
+    success_threshold: float
+    context: PluginContext
+    endpoint: EndpointSpec
+    """The run's; it only decides whether graders that call a model get a scripted one."""
+    envs: Mapping[str, str]
+    flags: Mapping[str, Any]
+    hashes: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def concurrency(self) -> int:
+        """Groups that are graded at once."""
+        return self.request.concurrency or DEFAULT_CONCURRENCY
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in anything that is written."""
+        return secrets_of(self.endpoint, self.envs)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the run folder keeps: the settings of the recorded run, with what is new."""
+        return {
+            **self.source.manifest.settings,
+            "graders": [
+                {"name": g.name, "reference": g.loaded.reference, "weight": g.weight}
+                for g in self.graders
+            ],
+            "success_threshold": self.success_threshold,
+            "concurrency": self.concurrency,
+            "flags": dict(self.flags),
+            "regraded": {
+                "run": self.source.manifest.run_id,
+                "folder": shown(self.source.folder),
+                "limit": self.request.limit,
+                "diff": list(self.diff_names) if self.diff_names else None,
+            },
+        }
+
+
+def plan_replay(request: ReplayRequest) -> ReplayPlan:
+    """Resolve and check. Raises `ConfigurationError` for whatever cannot be done."""
+    if request.diff is not None and request.graders:
+        raise UsageError(
+            "--diff names the graders itself; it does not go with --grader",
+            hint="compare two graders with --diff, or grade with some of your own with --grader",
+        )
+    workspace = find_workspace(request.start)
+    source = recorded_run(workspace.root / "runs", request.run)
+    groups = RecordedGroups(source, limit=request.limit)
+    settings = source.manifest.settings
+    flags = dict(settings.get("flags") or {})
+    if request.graders:
+        flags["graders"] = list(request.graders)
+    test = PluginTestRequest(start=request.start).with_flags(flags)
+    notes = serve_ark_sdk(test)
+    endpoint = resolve_endpoint(
+        test.endpoint,
+        model=test.model,
+        api_key_env=test.api_key_env,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    expect_judge(endpoint)  # before any plugin is imported
+    job = read_job(workspace.root, test.job)
+    if request.diff is None:
+        graders, envs = _graders(request, test, job, root=workspace.root, settings=settings)
+        names = None
+    else:
+        graders, names = _sides(request.diff, root=workspace.root)
+        envs = joined_envs([reference.envs for reference in job.graders]) if job else {}
+    hashes = _hashes(workspace.root, settings)
+    is_default = not request.graders and request.diff is None
+    notes = (*notes, *_notes(source, hashes, graders, is_default=is_default))
+    threshold = test.success_threshold
+    return ReplayPlan(
+        request=request,
+        workspace=workspace,
+        source=source,
+        groups=groups,
+        graders=graders,
+        diff_names=names,
+        num_generations=_whole(settings.get("num_generations")),
+        success_threshold=sum(g.weight for g in graders if g.weight > 0)
+        if threshold is None
+        else threshold,
+        context=context_of(job),
+        endpoint=endpoint,
+        envs=envs,
+        flags=flags,
+        hashes=hashes,
+        notes=notes,
+    )
+
+
+def recorded_run(runs: Path, name: str) -> RunReader:
+    """Find a run to grade again; ``latest`` is the latest one that is no replay itself."""
+    if name == "latest":
+        found = next((run for run in list_runs(runs) if run.kind not in ("", KIND)), None)
+        if found is None:
+            raise RunError(f"there are no runs in {runs}", hint="`arkdev test plugin` makes one")
+        return RunReader(found.folder)
+    return RunReader(find_run(runs, name))
+
+
+def _graders(
+    request: ReplayRequest,
+    test: PluginTestRequest,
+    job: Job | None,
+    *,
+    root: Path,
+    settings: Mapping[str, Any],
+) -> tuple[tuple[Grader, ...], Mapping[str, str]]:
+    """Return the graders that are named, else those of the run's flags and today's job."""
+    named = named_graders(test, job, root=root)
+    graders = tuple(grader for grader, _ in named)
+    if request.graders:
+        graders = _with_names_of_the_run(graders, settings)
+    return graders, joined_envs([envs for _, envs in named])
+
+
+def _with_names_of_the_run(
+    graders: Sequence[Grader], settings: Mapping[str, Any]
+) -> tuple[Grader, ...]:
+    """Call a function as the run did, whose job may have another name for it."""
+    names = {g["reference"]: g["name"] for g in settings.get("graders") or []}
+    renamed = [
+        Grader(g.loaded, name=names.get(g.loaded.reference, g.name), weight=g.weight)
+        for g in graders
+    ]
+    return tuple(with_distinct_names(renamed))
+
+
+def _sides(diff: tuple[str, str], *, root: Path) -> tuple[tuple[Grader, ...], tuple[str, str]]:
+    """Load the graders of ``--diff``; the first one is only observed where there are two."""
+    if diff == (RECORDED, RECORDED):
+        raise UsageError("--diff recorded recorded compares the run with itself")
+    loaded = [(text, load_version(text, root=root)) for text in diff if text != RECORDED]
+    is_pair = len(loaded) == 2
+    graders = with_distinct_names(
+        [
+            Grader(plugin, name=text, weight=0.0 if is_pair and not number else 1.0)
+            for number, (text, plugin) in enumerate(loaded)
+        ]
+    )
+    names = iter([grader.name for grader in graders])
+    first, second = (RECORDED if text == RECORDED else next(names) for text in diff)
+    return tuple(graders), (first, second)
+
+
+def _hashes(root: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    named = [settings.get("job"), settings.get("script"), *(settings.get("data") or [])]
+    files = [filesystem_path(name) for name in named if isinstance(name, str)]
+    return fingerprints(root, files=[path for path in files if path.is_file()])
+
+
+def _notes(
+    source: RunReader,
+    hashes: Mapping[str, str],
+    graders: Sequence[Grader],
+    *,
+    is_default: bool,
+) -> list[str]:
+    """Say what is different from the run, beside the graders' code."""
+    manifest = source.manifest
+    notes = []
+    if source.status != "finished":
+        notes.append(f"the run is {source.status}: the groups that it finished are graded again")
+    before = {name: digest for name, digest in manifest.hashes.items() if name != "--sample"}
+    changed = changed_files(before, hashes)
+    if changed:
+        shown_ones = "; ".join(changed[:_MAX_CHANGED])
+        more = f"; and {len(changed) - _MAX_CHANGED} more" if len(changed) > _MAX_CHANGED else ""
+        notes.append(
+            f"since the run {shown_ones}{more} (samples and trajectories are those of the run)"
+        )
+    was = [(g.get("name"), g.get("weight")) for g in manifest.settings.get("graders") or []]
+    now = [(grader.name, grader.weight) for grader in graders]
+    if is_default and was != now:
+        notes.append(f"the graders are {_listed(now)}; the run had {_listed(was)}")
+    return notes
+
+
+def _listed(graders: Sequence[tuple[Any, Any]]) -> str:
+    return " + ".join(f"{weight:g}·{name}" for name, weight in graders) or "none"
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 1

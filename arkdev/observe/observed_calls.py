@@ -1,0 +1,267 @@
+"""One call of a function whose calls are recorded: its span, its input and its output.
+
+Whatever goes wrong in recording, the call itself and what it returns are untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from arkdev.observe import spans
+from arkdev.observe.gen_ai import EXECUTE_TOOL, OPERATION, TOOL_ARGUMENTS, TOOL_RESULT
+from arkdev.observe.values import MAX_ITEMS, plain
+
+Process = Callable[[Any], Any]
+
+SPAN_TYPE = "arkdev.span_type"
+INPUT, OUTPUT = "input", "output"
+_TOOLS = ("custom", "tool")
+
+
+@dataclass(frozen=True)
+class ObservedFunction:
+    """What to record of the calls of one function."""
+
+    name: str
+    span_type: str = "custom"
+    tags: Mapping[str, Any] = field(default_factory=dict)
+    baggage: Mapping[str, str] = field(default_factory=dict)
+    process_inputs: Process | None = None
+    process_outputs: Process | None = None
+    process_iterator_outputs: Process | None = None
+    is_method: bool = False
+    is_plugin: bool = False
+    """Its span is the one that the harness has opened, where it has."""
+
+    def open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
+        """Begin a call."""
+        given = {"args": args[1:] if self.is_method else args, "kwargs": kwargs}
+        around = spans.current()
+        if self.is_plugin and around is not None and _waits_for_input(around):
+            call = ObservedCall(self, around, is_ours=False)
+            call.keep(INPUT, given, self.process_inputs)
+            return call
+        recording = spans.active()
+        span = recording.child(self.name) if recording is not None else None
+        call = ObservedCall(self, span)
+        if span is not None:
+            span.baggage = {**span.baggage, **self.baggage}
+            span.attributes |= {SPAN_TYPE: self.span_type, **self.baggage, **plain(self.tags)}
+            if self.span_type in _TOOLS:
+                span.attributes |= {OPERATION: EXECUTE_TOOL, "gen_ai.tool.name": self.name}
+            call.keep(self._key(TOOL_ARGUMENTS, INPUT), given, self.process_inputs)
+        return call
+
+    @property
+    def output_key(self) -> str:
+        """The attribute that holds what the function returned."""
+        return self._key(TOOL_RESULT, OUTPUT)
+
+    def _key(self, of_tool: str, otherwise: str) -> str:
+        return of_tool if self.span_type in _TOOLS else otherwise
+
+
+def _waits_for_input(span: spans.Span) -> bool:
+    return span is span.root and span.is_open and INPUT not in span.attributes
+
+
+class ObservedCall:
+    """A call under way. As a context manager it is where the function's code runs.
+
+    The span ends with the block, unless the call `goes_on` after it: an iterator that is read, or
+    an awaitable.
+    """
+
+    def __init__(
+        self, function: ObservedFunction, span: spans.Span | None, *, is_ours: bool = True
+    ) -> None:
+        self.span = span
+        self.goes_on = False
+        self._function = function
+        self._is_ours = is_ours
+        self._inside: Any = None
+
+    def __enter__(self) -> ObservedCall:
+        if self.span is not None and self._is_ours:
+            self._inside = spans.current_is(self.span)
+            self._inside.__enter__()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._inside is not None:
+            self._inside.__exit__(None, None, None)
+            self._inside = None
+        if error is not None:
+            self.fail(error)
+        if error is not None or not self.goes_on:
+            self.end()
+
+    def fail(self, error: BaseException) -> None:
+        """Say what went wrong; a plugin's error the harness notes itself."""
+        if self.span is not None and self._is_ours:
+            self.span.fail(error)
+
+    def end(self) -> None:
+        """End the span."""
+        recording = spans.active()
+        if self.span is not None and self._is_ours and recording is not None:
+            recording.end(self.span)
+
+    def result(self, value: Any) -> Any:
+        """Keep what the function returned; return what the caller gets."""
+        process = self._function.process_iterator_outputs
+        is_iterator = hasattr(value, "__iter__") or hasattr(value, "__aiter__")
+        if self.span is not None and process is not None and is_iterator:
+            self.goes_on = True
+            return ReadIterator(value, Reading(self, process))
+        self.keep_output(value, self._function.process_outputs)
+        return value
+
+    def keep_output(self, value: Any, process: Process | None) -> None:
+        """Keep what the function gave."""
+        self.keep(self._function.output_key, value, process)
+
+    def keep(self, key: str, value: Any, process: Process | None) -> None:
+        """Keep `value`, as the user's own `process` has it."""
+        if self.span is None:
+            return
+        if process is not None:
+            try:
+                value = process(value)
+            except Exception as error:  # noqa: BLE001 (the call must not fail for its trace)
+                name = getattr(process, "__name__", type(process).__name__)
+                value = f"<{name} raised {type(error).__name__}: {error}>"
+        self.span.attributes[key] = plain(value)
+
+    async def awaited(self, awaitable: Any) -> Any:
+        """Await what a plain function returned: the call goes on until then."""
+        self.goes_on = False
+        with self:
+            return self.result(await awaitable)
+
+
+class Reading:
+    """The items of an iterator while it is read, at most `MAX_ITEMS` of them."""
+
+    def __init__(self, call: ObservedCall, process: Process | None) -> None:
+        self._call = call
+        self._process = process
+        self._items: list[Any] = []
+        self._is_done = False
+
+    def add(self, item: Any) -> Any:
+        """Keep an item; return it."""
+        if len(self._items) < MAX_ITEMS:
+            self._items.append(item)
+        return item
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the call, once."""
+        if self._is_done:
+            return
+        self._is_done = True
+        if error is not None:
+            self._call.fail(error)
+        self._call.keep_output(self._items, self._process)
+        self._call.end()
+
+
+class ReadIterator:
+    """Stands for an iterator that a function returned, sync or async, and records its items."""
+
+    def __init__(self, iterator: Any, reading: Reading) -> None:
+        self._iterator = iterator
+        self._reading = reading
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for item in self._iterator:
+                yield self._reading.add(item)
+        except Exception as error:
+            self._reading.finish(error)
+            raise
+        finally:
+            self._reading.finish()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        try:
+            async for item in self._iterator:
+                yield self._reading.add(item)
+        except Exception as error:
+            self._reading.finish(error)
+            raise
+        finally:
+            self._reading.finish()
+
+
+def observed_generator(function: Any, described: ObservedFunction) -> Any:
+    """Return a generator function of which each step runs inside the call's span.
+
+    Between the steps the caller's code runs, which is outside.
+    """
+
+    @functools.wraps(function)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        call = described.open(args, kwargs)
+        generator = function(*args, **kwargs)
+        reading = Reading(call, described.process_outputs)
+        step: Callable[[], Any] = functools.partial(next, generator)
+        try:
+            while True:
+                with spans.current_is(call.span):
+                    item = step()
+                try:
+                    sent = yield reading.add(item)
+                    step = functools.partial(generator.send, sent)
+                except GeneratorExit:
+                    generator.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 (handed to the generator)
+                    step = functools.partial(generator.throw, error)
+        except StopIteration as stop:
+            return stop.value
+        except Exception as error:
+            reading.finish(error)
+            raise
+        finally:
+            reading.finish()
+
+    return observed
+
+
+def observed_async_generator(function: Any, described: ObservedFunction) -> Any:
+    """Return an asynchronous generator function of which each step runs inside the call's span."""
+
+    @functools.wraps(function)
+    async def observed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        call = described.open(args, kwargs)
+        generator = function(*args, **kwargs)
+        reading = Reading(call, described.process_outputs)
+        step: Callable[[], Any] = generator.__anext__
+        try:
+            while True:
+                with spans.current_is(call.span):
+                    item = await step()
+                try:
+                    sent = yield reading.add(item)
+                    step = functools.partial(generator.asend, sent)
+                except GeneratorExit:
+                    await generator.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 (handed to the generator)
+                    step = functools.partial(generator.athrow, error)
+        except StopAsyncIteration:
+            return
+        except Exception as error:
+            reading.finish(error)
+            raise
+        finally:
+            reading.finish()
+
+    return observed
