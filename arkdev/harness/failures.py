@@ -180,7 +180,7 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             fault.side,
             fault.kind,
             _handling(fault.handled_by, attempt=final, final=final),
-            num_attempts=grader.attempts,
+            num_attempts=_attempts_for(fault.trajectory_id, grader, final=final),
             verdict=final,
             plugin="grader",
             source=grader.name,
@@ -193,7 +193,7 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             FaultSide.GRADER,
             _kind(failed) or "",
             _handling(HandledBy.NOBODY, attempt=failed.verdict, final=final),
-            num_attempts=grader.attempts,
+            num_attempts=_attempts_for(failed.trajectory_id, grader, final=final),
             verdict=final,
             plugin="grader",
             source=grader.name,
@@ -289,7 +289,18 @@ def _verdict_for(trajectory_id: str | None, grader: GraderRecord, group: GroupRe
     if trajectory_id is None or grader.verdict is Verdict.SUCCESS:
         return grader.verdict
     rewards = dict(zip(group.trajectory_ids, grader.rewards, strict=False))
-    return Verdict.SUCCESS if rewards.get(trajectory_id) is not None else grader.verdict
+    if rewards.get(trajectory_id) is not None:
+        return Verdict.SUCCESS
+    own = [f.verdict for f in grader.failed_attempts if f.trajectory_id == trajectory_id]
+    return own[-1] if own else grader.verdict
+
+
+def _attempts_for(trajectory_id: str | None, grader: GraderRecord, *, final: Verdict) -> int:
+    """Return how many attempts a grading took: that of one trajectory, or of the whole group."""
+    if trajectory_id is None:
+        return grader.attempts
+    own = sum(failed.trajectory_id == trajectory_id for failed in grader.failed_attempts)
+    return own + (final is Verdict.SUCCESS)
 
 
 _KINDS = (("PluginTimeoutError:", "timeout"), ("PluginResultError:", "bad_result"))

@@ -199,6 +199,8 @@ class GraderRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Of a grader that is called for each trajectory the means over its calls."""
     attempts: int = 1
+    """Of a grader that is called for each trajectory those of the call that took the most;
+    `failed_attempts` has those of each."""
     duration_s: float = 0.0
     error: str | None = None
     where: str | None = None

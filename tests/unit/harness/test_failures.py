@@ -347,6 +347,28 @@ def test_one_trajectory_that_stays_ungraded_does_not_blame_the_others():
     assert (repeated.handling, repeated.count, repeated.fates) == ("repeated", 1, {"job_fails": 1})
 
 
+def test_each_grading_of_a_single_grader_took_as_many_attempts_as_it_took_itself():
+    failed = (FailedGrading(F, "ValueError: x", "g.py:1", "0.0"),) * 3
+    failed += (FailedGrading(F, "KeyError: x", "g.py:2", "0.1"),)
+    broken = (fault(by=HandledBy.NOBODY, trajectory_id="0.1"),)
+    grader = GraderRecord(
+        "g", 1.0, S, (0.0, 1.0, 2.0), attempts=4, failed_attempts=failed, faults=broken
+    )
+    summary = found(group(0.0, 1.0, 2.0, graders=(grader,)))
+    (row,), (by_fault,) = summary.failed_attempts, summary.faults
+    assert (row.attempts, by_fault.attempts) == ({"4": 3, "2": 1}, {"2": 1})
+
+
+def test_a_grading_that_failed_keeps_its_own_verdict_beside_one_that_gave_the_sample_up():
+    failed = (FailedGrading(F, "failed", None, "0.0"),) * 4 + (FailedGrading(D, "no", None, "0.1"),)
+    grader = GraderRecord("g", 1.0, D, (None, None), attempts=4, failed_attempts=failed)
+    rows = found(group(None, None, verdict=D, graders=(grader,))).failed_attempts
+    assert [(row.kind, row.verdicts, row.attempts) for row in rows] == [
+        ("failure", {"failure": 4}, {"4": 4}),
+        ("discard", {"discard": 1}, {"1": 1}),
+    ]
+
+
 def test_the_failures_of_a_group_rollout_count_once_and_concern_the_whole_group():
     attempts = (Attempt(F, 0.1, error="x", where="a.py:1", faults=(fault("tool", "503"),)),)
     attempts += (Attempt(S, 0.1),)
