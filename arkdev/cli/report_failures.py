@@ -19,7 +19,14 @@ from arkdev.cli.terminal import (
     symbols,
 )
 from arkdev.harness.failures import Failure, failures_of, fate, sibling_shift
-from arkdev.harness.summary import FailureRow, FailureSummary, ShiftSummary, Summary, Suspicion
+from arkdev.harness.summary import (
+    FailureRow,
+    FailureSummary,
+    ShiftSummary,
+    Summary,
+    SuspectReward,
+    Suspicion,
+)
 from arkdev.harness.swallowed_errors import QUESTIONS
 from arkdev.runs.records import FaultRecord, GroupRecord, TrajectoryRecord
 
@@ -74,7 +81,7 @@ def _totals(found: FailureSummary) -> str:
 
 def _question(suspicion: Suspicion, signs: Symbols) -> Text:
     shown = [
-        f"{suspect.trajectory_id}: reward {suspect.reward:g} after {suspect.cause}"
+        f"{_whose(suspect)} reward {suspect.reward:g} after {suspect.cause}"
         for suspect in suspicion.examples
     ]
     if suspicion.count > len(shown):
@@ -83,6 +90,12 @@ def _question(suspicion: Suspicion, signs: Symbols) -> Text:
     text = Text(printable("; ".join(shown)) + ": is that meant?", style="bold yellow")
     text.append(f"\n{question.text}", style="not bold default")
     return text.append(f"\n{signs.arrow} {question.advice}", style="not bold default")
+
+
+def _whose(suspect: SuspectReward) -> str:
+    if not suspect.is_whole_group:
+        return f"{suspect.trajectory_id}:"
+    return f"the group of {suspect.trajectory_id}: lowest"
 
 
 def _row_text(row: FailureRow, signs: Symbols) -> Text:

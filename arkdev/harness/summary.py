@@ -201,6 +201,9 @@ class SuspectReward:
     """What the grader concerned gave, or the weighted sum."""
     cause: str
     """What went wrong: ``tool 503``."""
+    is_whole_group: bool = False
+    """It is not known whose failure it was: the trajectory is the one of its group that got the
+    lowest reward."""
 
 
 @dataclass(frozen=True)

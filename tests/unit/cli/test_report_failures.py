@@ -105,7 +105,7 @@ def test_the_report_says_what_became_of_each_failure_at_80_columns_in_ascii(tmp_
     for part in (
         "1 x 0.1: reward 0 after tool timeout: is that meant?",
         "raise RolloutRetryException or return PluginStatus.RETRY or DISCARD; a penalty is right",
-        "1 x 0.1: reward 0 after tool 500: is that meant?",
+        "1 x the group of 0.1: lowest reward 0 after tool 500: is that meant?",
         f"1 x tool 503: made good by another attempt | 1 trained on {moved} | in 2 attempts",
         f"1 x tool timeout, injected: the plugin went on | 1 trained on {moved}",
         f"1 x model 429: arkdev sent the call again | 1 trained on {moved}",

@@ -464,6 +464,18 @@ def test_a_low_reward_after_an_error_is_asked_about():
     assert asked(found(group(None, 1.0, verdict=D), trajectory("0.0", timed_out))) == []
 
 
+def test_an_error_in_a_group_rollout_is_asked_of_the_group_not_of_one_member():
+    members = [trajectory(f"0.{index}", went_on_after(fault()), call_size=3) for index in range(3)]
+    (asked_once,) = found(group(1.0, 0.0, -1.0), *members).suspicions
+    assert asked_once.count == 1
+    (suspect,) = asked_once.examples
+    assert (suspect.trajectory_id, suspect.reward) == ("0.2", -1.0)
+    assert suspect.is_whole_group
+    assert asked(found(group(1.0, 1.0, 1.0), *members)) == []
+    alone = found(group(1.0, 0.0), trajectory("0.1", went_on_after(fault()))).suspicions
+    assert not alone[0].examples[0].is_whole_group
+
+
 def test_a_model_error_that_was_swallowed_is_asked_about_also_without_a_fault():
     swallowed = trajectory("0.0", warnings=("exception_swallowed: EndpointError: no",))
     assert asked(found(group(0.0, 1.0), swallowed)) == [
