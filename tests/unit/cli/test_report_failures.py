@@ -117,6 +117,21 @@ def test_the_report_says_what_became_of_each_failure_at_80_columns_in_ascii(tmp_
         assert part in told
 
 
+def test_an_answer_that_did_arrive_is_not_called_never_made_good(tmp_path):
+    writer = RunWriter.create(tmp_path, kind="test", settings={}, hashes={}, versions={})
+    faults = tuple(
+        FaultRecord(FaultSide.MODEL, kind, "call 1", 0.1, True) for kind in ("slow", "500")
+    )
+    failed = Attempt(F, 0.2, error="ValueError: no", where="a.py:9", faults=faults)
+    writer.trajectory(TrajectoryRecord("0.0", 0, 0, F, 0.5, (failed,)))
+    writer.group(GroupRecord(0, F, ("0.0",), (None,)))
+    writer.finish("finished", {})
+    told = section(report(writer.folder, width=80), "Failures")
+    assert "model slow, injected: answered, but no attempt succeeded" in told
+    assert "model 500, injected: never made good" in told
+    assert "call 1: answered, but no attempt succeeded" in show(tmp_path, "latest", "0.0")
+
+
 @pytest.mark.parametrize("width", [50, 60, 130, 250])
 def test_no_line_of_it_is_wider_than_the_terminal(tmp_path, width):
     text = report(make_run(tmp_path), width=width)
