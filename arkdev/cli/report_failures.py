@@ -165,6 +165,8 @@ def print_trajectory_failures(
 def _fault_cells(failure: Failure, fault: FaultRecord) -> tuple[str, str, str, str]:
     injected = " injected" if fault.is_injected else ""
     text = f"{printable(fault.target)}: {_handled(failure.handling, fault.kind)}"
+    if fault.is_answered_later:
+        text += ", its next try was answered"
     if fault.detail:
         text += f" ({printable(fault.detail)})"
     kind = printable(f"{fault.side} {fault.kind}{injected}")

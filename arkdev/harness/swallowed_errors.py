@@ -170,11 +170,12 @@ def is_error_text(content: object) -> bool:
 
 
 def _seen(faults: Sequence[FaultRecord]) -> list[FaultRecord]:
-    """Return the faults that the plugin itself got and went on after."""
+    """Return the faults that the plugin itself got, did not make good, and went on after."""
     return [
         fault
         for fault in faults
         if fault.handled_by is HandledBy.PLUGIN
+        and not fault.is_answered_later
         and fault.side in _NO_ERROR
         and fault.kind not in _NO_ERROR[fault.side]
     ]

@@ -74,6 +74,8 @@ class FaultRecord:
     """The error's text, or the injected delay."""
     trajectory_id: str | None = None
     """Which trajectory a single grader was grading; None elsewhere."""
+    is_answered_later: bool = False
+    """The plugin sent the same HTTP request again in the same attempt, and it was answered."""
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,17 @@ def fault(
     *,
     is_injected: bool = False,
     trajectory_id: str | None = None,
+    is_answered_later: bool = False,
 ) -> FaultRecord:
     return FaultRecord(
-        FaultSide(side), kind, "host", 0.1, is_injected, by, trajectory_id=trajectory_id
+        FaultSide(side),
+        kind,
+        "host",
+        0.1,
+        is_injected,
+        by,
+        trajectory_id=trajectory_id,
+        is_answered_later=is_answered_later,
     )
 
 
@@ -496,6 +504,15 @@ def test_what_the_plugin_never_saw_is_not_asked_about():
     assert asked(summary) == []
     garbage = trajectory("0.0", went_on_after(fault("tool", "garbage")))
     assert asked(found(group(0.0, 0.0), garbage)) != [], "a service gives no garbage on its own"
+
+
+def test_what_the_plugins_own_retry_made_good_is_not_asked_about():
+    mended = fault(is_answered_later=True)
+    assert asked(found(group(0.0, 1.0), trajectory("0.0", went_on_after(mended)))) == []
+    both = went_on_after(mended, fault("tool", "timeout"))
+    assert asked(found(group(0.0, 1.0), trajectory("0.0", both))) == [
+        ("low_reward_after_error", 1, [("0.0", 0.0, "tool timeout")])
+    ]
 
 
 def test_an_error_told_to_the_model_is_asked_about_whatever_the_reward():
