@@ -174,7 +174,7 @@ def rollout_failures(rollout: TroubledRollout) -> Iterator[Failure]:
 def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failure]:
     """Yield the failures of a grading: its faults, then its failed attempts."""
     for fault in grader.faults:
-        final = _verdict_for(fault.trajectory_id, grader, group)
+        final = verdict_of_grading(fault.trajectory_id, grader, group)
         # its attempt is not told: one that nobody handled did not end well
         yield Failure(
             fault.side,
@@ -188,7 +188,7 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             fault=fault,
         )
     for failed in grader.failed_attempts:
-        final = _verdict_for(failed.trajectory_id, grader, group)
+        final = verdict_of_grading(failed.trajectory_id, grader, group)
         yield Failure(
             FaultSide.GRADER,
             _kind(failed) or "",
@@ -284,7 +284,9 @@ def _handling(handled_by: HandledBy, *, attempt: Verdict, final: Verdict) -> Han
     return Handling.GIVEN_UP if attempt is Verdict.DISCARD else Handling.NOBODY
 
 
-def _verdict_for(trajectory_id: str | None, grader: GraderRecord, group: GroupRecord) -> Verdict:
+def verdict_of_grading(
+    trajectory_id: str | None, grader: GraderRecord, group: GroupRecord
+) -> Verdict:
     """Return how the grading of one trajectory ended: one of them may fail alone."""
     if trajectory_id is None or grader.verdict is Verdict.SUCCESS:
         return grader.verdict

@@ -137,7 +137,7 @@ class ErrorSummary:
     num_final: int
     """Of these, the ones that decided the rollout or grading."""
     examples: tuple[str, ...]
-    """Trajectory ids; for graders the first id of the group."""
+    """Trajectory ids; for group graders the first id of the group."""
     hint: str = ""
     """What to do about it, when arkdev knows."""
 

@@ -569,3 +569,22 @@ async def test_a_tool_error_that_a_rollout_swallows_shows_up_in_the_run():
         await run.samples(swallows, from_extra, lines=lines(2))
     failures = statistics_of(run, n=1).summary().failures
     assert asked(failures) == [("low_reward_after_error", 1, [("0.0", 0.0, "tool 503")])]
+
+
+def test_errors_of_a_grader_that_a_later_attempt_made_good_are_listed_with_their_texts():
+    repaired = (FailedGrading(F, "ValueError: once", "g.py:1", "0.1"),)
+    failing = (FailedGrading(F, "KeyError: always", "g.py:2", "0.0"),) * 4
+    statistics = RunStatistics(2)
+    for name in ("0.0", "0.1"):
+        statistics.add_trajectory(trajectory(name))
+    grader = GraderRecord(
+        "g", 1.0, F, (None, 1.0), attempts=4, error="x", failed_attempts=failing + repaired
+    )
+    statistics.add_group(group(None, 1.0, verdict=F, graders=(grader,)))
+    assert [
+        (one.source, one.message, one.where, one.count, one.num_final, one.examples)
+        for one in statistics.summary().errors
+    ] == [
+        ("grader g", "KeyError: always", "g.py:2", 4, 1, ("0.0",)),
+        ("grader g", "ValueError: once", "g.py:1", 1, 0, ("0.1",)),
+    ]
