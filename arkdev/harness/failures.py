@@ -244,8 +244,8 @@ def fate(
 def sibling_shift(group: GroupRecord, trajectory_id: str) -> tuple[MovedSibling, ...] | None:
     """Return the advantages of a trajectory's siblings with it in the group, and without it.
 
-    None when it is in no group that is trained on, or alone in it, or when a grader gave the
-    advantages: what it would have given without the trajectory is not known.
+    None when it is in no group that is trained on, or alone in it, or the group has no signal, or
+    when a grader gave the advantages: what it would have given without the trajectory is not known.
     """
     if group.verdict is not Verdict.SUCCESS or advantage_grader(group.graders) is not None:
         return None
@@ -257,6 +257,8 @@ def sibling_shift(group: GroupRecord, trajectory_id: str) -> tuple[MovedSibling,
     if trajectory_id not in rewards or len(rewards) < 2:
         return None
     whole = dict(zip(rewards, grpo_advantages(list(rewards.values())), strict=True))
+    if not _has_signal(list(whole.values())):
+        return None
     del rewards[trajectory_id]
     without = grpo_advantages(list(rewards.values()))
     return tuple(

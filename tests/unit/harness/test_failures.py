@@ -145,6 +145,12 @@ def test_each_faulty_trajectory_is_dropped_by_itself():
     assert row.shift.largest == max(shifts)
 
 
+def test_in_a_group_without_signal_nothing_is_moved():
+    assert sibling_shift(group(1.0, 1.0), "0.0") is None
+    (row,) = found(group(1.0, 1.0), trajectory("0.0", went_on_after(fault()))).faults
+    assert (row.fates, row.shift) == ({"no_signal": 1}, None)
+
+
 def test_of_two_the_one_that_is_left_keeps_its_reward():
     # with: ±0.5 / (sqrt(0.5) + 1e-6) = ±0.70711; alone: mean 0, std 1
     (moved,) = sibling_shift(group(0.6, 0.1), "0.1")
