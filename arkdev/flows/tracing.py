@@ -26,6 +26,7 @@ from arkdev.errors import MissingExtraError
 from arkdev.observe import spans
 from arkdev.observe.span_export import ExportCounts, SpanExport, SpanReceiver
 from arkdev.observe.span_threads import threads_follow
+from arkdev.observe.values import masked_before_cut
 from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.plugin.traffic.traced_calls import TracedCalls
 from arkdev.runs.masking import masked_value
@@ -118,6 +119,7 @@ def traced(
             export.add(span)
 
     with ExitStack() as stack:
+        stack.enter_context(masked_before_cut(run.masked))
         recording = stack.enter_context(spans.recording(on_end))
         stack.enter_context(threads_follow())
         recording.own_url = own_url

@@ -6,13 +6,16 @@ Whatever goes wrong in recording, the call itself and what it returns are untouc
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import inspect
+from asyncio import CancelledError, Future
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from arkdev.observe import spans
 from arkdev.observe.gen_ai import EXECUTE_TOOL, OPERATION, TOOL_ARGUMENTS, TOOL_RESULT
-from arkdev.observe.values import MAX_ITEMS, plain
+from arkdev.observe.read_iterators import is_iterator, recorded_iterator
+from arkdev.observe.values import MAX_ITEMS, error_text, plain
 
 Process = Callable[[Any], Any]
 
@@ -113,12 +116,33 @@ class ObservedCall:
     def result(self, value: Any) -> Any:
         """Keep what the function returned; return what the caller gets."""
         process = self._function.process_iterator_outputs
-        is_iterator = hasattr(value, "__iter__") or hasattr(value, "__aiter__")
-        if self.span is not None and process is not None and is_iterator:
+        if self.span is not None and process is not None and is_iterator(value):
             self.goes_on = True
-            return ReadIterator(value, Reading(self, process))
-        self.keep_output(value, self._function.process_outputs)
+            return recorded_iterator(value, Reading(self, process))
+        self.keep_output(value, self._function.process_outputs or process)
         return value
+
+    def returned(self, value: Any) -> Any:
+        """Do the same for a plain function, which may return something that is awaited later.
+
+        A future is the caller's own, to cancel or to wait for.
+        """
+        if self.span is None or not (inspect.iscoroutine(value) or isinstance(value, Future)):
+            return self.result(value)
+        self.goes_on = True
+        if isinstance(value, Future):
+            value.add_done_callback(self._settled)
+            return value
+        return self._awaited(value)
+
+    def _settled(self, future: Future[Any]) -> None:
+        # `exception()` would count as looking at it, and asyncio complains where nobody does
+        error = CancelledError() if future.cancelled() else getattr(future, "_exception", None)
+        if error is not None:
+            self.fail(error)
+        else:
+            self.keep_output(future.result(), self._function.process_outputs)
+        self.end()
 
     def keep_output(self, value: Any, process: Process | None) -> None:
         """Keep what the function gave."""
@@ -131,32 +155,32 @@ class ObservedCall:
         if process is not None:
             try:
                 value = process(value)
-            except Exception as error:  # noqa: BLE001 (the call must not fail for its trace)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the call must not fail)
                 name = getattr(process, "__name__", type(process).__name__)
-                value = f"<{name} raised {type(error).__name__}: {error}>"
+                value = f"<{name} raised {type(error).__name__}: {error_text(error)}>"
         self.span.attributes[key] = plain(value)
 
-    async def awaited(self, awaitable: Any) -> Any:
+    async def _awaited(self, coroutine: Any) -> Any:
         """Await what a plain function returned: the call goes on until then."""
         self.goes_on = False
         with self:
-            return self.result(await awaitable)
+            return self.result(await coroutine)
 
 
 class Reading:
     """The items of an iterator while it is read, at most `MAX_ITEMS` of them."""
 
     def __init__(self, call: ObservedCall, process: Process | None) -> None:
+        self.span = call.span
         self._call = call
         self._process = process
         self._items: list[Any] = []
         self._is_done = False
 
-    def add(self, item: Any) -> Any:
-        """Keep an item; return it."""
+    def add(self, item: Any) -> None:
+        """Keep an item."""
         if len(self._items) < MAX_ITEMS:
             self._items.append(item)
-        return item
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the call, once."""
@@ -167,37 +191,6 @@ class Reading:
             self._call.fail(error)
         self._call.keep_output(self._items, self._process)
         self._call.end()
-
-
-class ReadIterator:
-    """Stands for an iterator that a function returned, sync or async, and records its items."""
-
-    def __init__(self, iterator: Any, reading: Reading) -> None:
-        self._iterator = iterator
-        self._reading = reading
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iterator, name)
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            for item in self._iterator:
-                yield self._reading.add(item)
-        except Exception as error:
-            self._reading.finish(error)
-            raise
-        finally:
-            self._reading.finish()
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        try:
-            async for item in self._iterator:
-                yield self._reading.add(item)
-        except Exception as error:
-            self._reading.finish(error)
-            raise
-        finally:
-            self._reading.finish()
 
 
 def observed_generator(function: Any, described: ObservedFunction) -> Any:
@@ -216,8 +209,9 @@ def observed_generator(function: Any, described: ObservedFunction) -> Any:
             while True:
                 with spans.current_is(call.span):
                     item = step()
+                reading.add(item)
                 try:
-                    sent = yield reading.add(item)
+                    sent = yield item
                     step = functools.partial(generator.send, sent)
                 except GeneratorExit:
                     generator.close()
@@ -248,8 +242,9 @@ def observed_async_generator(function: Any, described: ObservedFunction) -> Any:
             while True:
                 with spans.current_is(call.span):
                     item = await step()
+                reading.add(item)
                 try:
-                    sent = yield reading.add(item)
+                    sent = yield item
                     step = functools.partial(generator.asend, sent)
                 except GeneratorExit:
                     await generator.aclose()

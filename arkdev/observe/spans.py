@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
+from arkdev.observe.values import cut, error_text
+
 Kind = Literal["internal", "client"]
 
 _NO_BAGGAGE: Mapping[str, str] = {}
@@ -84,10 +86,10 @@ class Span:
             return
         if isinstance(error, BaseException):
             self.attributes["error.type"] = type(error).__qualname__
-            self.error = f"{type(error).__name__}: {error}"
+            self.error = f"{type(error).__name__}: {error_text(error)}"
         else:
             self.attributes.setdefault("error.type", "_OTHER")
-            self.error = error or "no error text"
+            self.error = cut(error) or "no error text"
 
     def masked(self, mask: Callable[[Any], Any]) -> Span:
         """Return a copy of which all text went through `mask`."""

@@ -108,11 +108,7 @@ def _observed(function: Any, described: ObservedFunction) -> Any:
         if spans.active() is None:
             return function(*args, **kwargs)
         with described.open(args, kwargs) as call:
-            result = function(*args, **kwargs)
-            if inspect.isawaitable(result) and call.span is not None:
-                call.goes_on = True
-                return call.awaited(result)
-            return call.result(result)
+            return call.returned(function(*args, **kwargs))
 
     return observed
 
