@@ -126,6 +126,11 @@ class Display:
             with suppress(Exception):  # the watch goes on, whatever became of the terminal
                 self._say(f"warning: {sentence(record)}\n  {advice(record)}")
 
+    def on_warning(self, text: str) -> None:
+        """Say it."""
+        with suppress(Exception):  # as above
+            self._say(f"warning: {text}")
+
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""
 

@@ -104,6 +104,7 @@ async def run_test(
                 writes_file=plan.request.trace,
                 secrets=plan.secrets,
                 own_url=services.sessions.gateway_url,
+                warn=observer.on_warning,
             )
         )
         stack.enter_context(meter.running())

@@ -125,6 +125,10 @@ class Recording:
         self.num_recorded = 0
         self.num_foreign = 0
         """Spans left out: of threads that lived on after the attempt that started them."""
+        self.num_late = 0
+        """Spans left out: begun after their attempt had ended."""
+        self.num_open = 0
+        """Spans that have begun and not ended."""
 
     def root(
         self,
@@ -154,7 +158,10 @@ class Recording:
         Returns None where no attempt is under way: nobody could say whose it is.
         """
         parent = within or _current.get()
-        if parent is None or not parent.root.is_open:
+        if parent is None:
+            return None
+        if not parent.root.is_open:
+            self._leave_out(is_foreign=within is None and bool(own_threads.get()))
             return None
         span = self._opened(name, kind, parent)
         span.started_ns -= int(lasted_s * 1e9)
@@ -168,19 +175,22 @@ class Recording:
 
     def end(self, span: Span) -> None:
         """Close a span, once."""
-        if not span.is_open:
-            return
+        with self._lock:
+            if not span.is_open:
+                return
+            span.is_open = False
+            self.num_open -= 1
         span.ended_ns = self._epoch_ns + time.perf_counter_ns()
-        span.is_open = False
         root = span.root
         if span is root:
             self._release(span)
         elif span.threads:
             with self._lock:
-                if root.is_open:
+                is_held = root.is_open
+                if is_held:
                     root.held.append(span)
-                else:
-                    self.num_foreign += 1
+            if not is_held:
+                self._leave_out(is_foreign=True)
             return
         self._hand_on(span)
 
@@ -193,13 +203,21 @@ class Recording:
             held, root.held = root.held, []
         for span in held:
             if any(thread.is_alive() for thread in span.threads):
-                self.num_foreign += 1
+                self._leave_out(is_foreign=True)
             else:
                 self._hand_on(span)
 
+    def _leave_out(self, *, is_foreign: bool) -> None:
+        with self._lock:
+            if is_foreign:
+                self.num_foreign += 1
+            else:
+                self.num_late += 1
+
     def _hand_on(self, span: Span) -> None:
         if self.is_on:
-            self.num_recorded += 1
+            with self._lock:
+                self.num_recorded += 1
             self._on_end(span)
 
     def _opened(self, name: str, kind: Kind, parent: Span | None) -> Span:
@@ -207,6 +225,8 @@ class Recording:
         trace_id = parent.trace_id if parent is not None else random_bits(128) or 1
         now_ns = self._epoch_ns + time.perf_counter_ns()
         span = Span(name, kind=kind, ids=(trace_id, random_bits(64) or 1), started_ns=now_ns)
+        with self._lock:
+            self.num_open += 1
         if parent is not None:
             span.parent_id = parent.span_id
         return span

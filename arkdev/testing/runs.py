@@ -129,6 +129,8 @@ class _Quiet:
 
     def on_stall(self, stall: StallRecord) -> None: ...
 
+    def on_warning(self, text: str) -> None: ...
+
 
 def _check(threshold: ThresholdResult, folder: Path) -> None:
     if not threshold.is_met:
