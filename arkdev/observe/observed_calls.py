@@ -36,15 +36,15 @@ class ObservedFunction:
     process_outputs: Process | None = None
     process_iterator_outputs: Process | None = None
     is_method: bool = False
-    is_plugin: bool = False
-    """Its span is the one that the harness has opened, where it has."""
+    plugin: Any = None
+    """The function without what decorates it, of a plugin: its span is the harness's, if any."""
 
     def open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
         """Begin a call."""
         given = {"args": args[1:] if self.is_method else args, "kwargs": kwargs}
         around = spans.current()
-        if self.is_plugin and around is not None and _waits_for_input(around):
-            call = ObservedCall(self, around, is_ours=False)
+        if self.plugin is not None and around is not None and self._is_attempt(around.root):
+            call = ObservedCall(self, around.root, is_ours=False)
             call.keep(INPUT, given, self.process_inputs)
             return call
         recording = spans.active()
@@ -58,6 +58,11 @@ class ObservedFunction:
             call.keep(self._key(TOOL_ARGUMENTS, INPUT), given, self.process_inputs)
         return call
 
+    def _is_attempt(self, root: spans.Span) -> bool:
+        """Whether it is this call that the harness made."""
+        is_ours = root.function is None or root.function is self.plugin
+        return is_ours and root.is_open and INPUT not in root.attributes
+
     @property
     def output_key(self) -> str:
         """The attribute that holds what the function returned."""
@@ -65,10 +70,6 @@ class ObservedFunction:
 
     def _key(self, of_tool: str, otherwise: str) -> str:
         return of_tool if self.span_type in _TOOLS else otherwise
-
-
-def _waits_for_input(span: spans.Span) -> bool:
-    return span is span.root and span.is_open and INPUT not in span.attributes
 
 
 class ObservedCall:

@@ -44,6 +44,7 @@ class Span:
         "baggage",
         "ended_ns",
         "error",
+        "function",
         "held",
         "is_open",
         "kind",
@@ -77,6 +78,8 @@ class Span:
         self.attempt = 0
         self.threads: tuple[threading.Thread, ...] = ()
         """The plugin's own threads that it was made in, the innermost last."""
+        self.function: Any = None
+        """Of a root: the plugin's own function, without what decorates it."""
         self.held: list[Span] = []
         """Of a root: spans of threads that may turn out not to be the attempt's own."""
 

@@ -205,6 +205,38 @@ def test_a_plugin_s_data_goes_into_the_span_of_its_attempt(monitor):
     assert (again.name, again.attributes["input"]["sample"]) == ("demo_rollout", {"again": 1})
 
 
+def test_a_plugin_is_recorded_once_whatever_decorates_it():
+    @observe
+    @coze_monitor
+    @trace_monitor
+    def demo_rollout(sample):
+        other(sample)
+        return "done"
+
+    @trace_monitor
+    def other(sample):
+        return "other"
+
+    with recorded() as found:
+        root = spans.current()
+        root.function = inspect.unwrap(demo_rollout)
+        demo_rollout("hello")
+    assert [span.name for span in found] == ["other", "demo_rollout", "attempt"]
+    assert (root.attributes["input"], root.attributes["output"]) == ({"sample": "hello"}, "done")
+
+
+def test_a_plugin_that_calls_another_keeps_its_span_for_itself():
+    @trace_monitor
+    def other(sample):
+        return "other"
+
+    with recorded() as found:
+        spans.current().function = len
+        other("hello")
+    assert [span.name for span in found] == ["other", "attempt"]
+    assert "input" not in found[1].attributes
+
+
 def test_values_are_bounded_and_what_is_no_data_is_named_only():
     class Client:
         def __repr__(self):
