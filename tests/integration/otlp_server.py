@@ -1,8 +1,8 @@
 """An OTLP collector as a process of its own: it decodes what it gets and tells what that was.
 
 ``python otlp_server.py [hang|refuse N [STATUS]]`` prints its port. GET gives all spans so far as
-JSON, with the headers of the requests that brought them. ``hang`` accepts requests and never answers
-them; ``refuse N`` answers the first N with 400, or with STATUS.
+JSON, with the headers of the requests that brought them. ``hang`` accepts requests and never
+answers them; ``refuse N`` answers the first N with 400, or with STATUS.
 """
 
 from __future__ import annotations
