@@ -51,8 +51,9 @@ class ObservedFunction:
         span = recording.child(self.name) if recording is not None else None
         call = ObservedCall(self, span)
         if span is not None:
-            span.baggage = {**span.baggage, **self.baggage}
-            span.attributes |= {SPAN_TYPE: self.span_type, **self.baggage, **plain(self.tags)}
+            baggage = plain(self.baggage)
+            span.baggage = {**span.baggage, **baggage}
+            span.attributes |= {SPAN_TYPE: self.span_type, **baggage, **plain(self.tags)}
             if self.span_type in _TOOLS:
                 span.attributes |= {OPERATION: EXECUTE_TOOL, "gen_ai.tool.name": self.name}
             call.keep(self._key(TOOL_ARGUMENTS, INPUT), given, self.process_inputs)

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 from arkdev.observe import spans
+from arkdev.observe.gen_ai import request_attributes
 from arkdev.observe.tracing import coze_monitor, observe, trace_monitor
 from arkdev.observe.values import MAX_TOTAL, masked_before_cut
 
@@ -47,7 +48,7 @@ async def test_the_parameters_of_cozeloop_s_decorator_are_taken():
         name="search",
         span_type="retriever",
         tags={"team": "rl"},
-        baggage={"session": "s1"},
+        baggage={"session": "s1", "held": b"12"},
         process_inputs=lambda given: given["kwargs"]["query"],
         process_outputs=len,
     )
@@ -66,6 +67,7 @@ async def test_the_parameters_of_cozeloop_s_decorator_are_taken():
     assert span.attributes["arkdev.span_type"] == "retriever"
     assert span.attributes["team"] == "rl"
     assert (span.attributes["input"], span.attributes["output"]) == ("x", 3)
+    assert inner.attributes["held"] == "<2 bytes>"
     assert (span.attributes["session"], inner.attributes["session"]) == ("s1", "s1")
 
 
@@ -383,6 +385,9 @@ def test_a_span_is_bounded_as_a_whole():
 
     numbers = [[[list(range(100))] * 100] * 60]
     texts = [["y" * 16_000] * 100] * 100
+    many = [{"role": "user", "content": "z" * 16_000}] * 300
+    asked = request_attributes({"messages": many}, sampling={}, model="m", provider="p")
+    assert len(json.dumps(asked)) < 2 * MAX_TOTAL
     with recorded() as found, pytest.raises(ValueError, match="x"):
         tool(numbers, texts, {"k" * 3_000_000: 1})
     assert len(found[0].error) < 17_000
