@@ -46,8 +46,8 @@ class _Read:
         self._iterator = iterator
         self._reader = reader
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]  # what `isinstance` asks
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # what `isinstance` asks
         return type(self._iterator)
 
     def __getattr__(self, name: str) -> Any:
