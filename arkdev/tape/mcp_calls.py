@@ -85,14 +85,13 @@ def _recorded(module: ModuleType, recording: Recording) -> Callable[..., Any]:
         number = recording.number(MCP, stream)
 
         def keep(outcome: Line) -> None:
-            redaction = recording.redaction
             recording.exchange(
                 MCP,
                 stream,
                 number=number,
-                exchange=lambda: {
+                exchange=lambda redaction: {
                     "request": redaction.named(asked),
-                    **redaction.named(outcome),
+                    **redaction.answered(outcome),
                 },
             )
 

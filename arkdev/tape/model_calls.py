@@ -53,12 +53,11 @@ class RecordedEndpoint:
         return answer
 
     def _keep(self, number: int, asked: Line, outcome: Callable[[Redaction], Line]) -> None:
-        redaction = self._recording.redaction
         self._recording.exchange(
             MODEL,
             self._stream,
             number=number,
-            exchange=lambda: {"request": redaction.named(asked), **outcome(redaction)},
+            exchange=lambda redaction: {"request": redaction.named(asked), **outcome(redaction)},
         )
 
     async def check_reachable(self) -> None:
