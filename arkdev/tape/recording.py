@@ -28,7 +28,6 @@ from arkdev.tape.format import (
 from arkdev.tape.randomness import Generators
 from arkdev.tape.redaction import Redaction
 
-
 _NUM_LATEST_SECRETS = 64
 
 

@@ -404,6 +404,28 @@ def test_what_happens_to_one_rollout_is_that_rollouts_failure(
     assert verdicts == {"0.0": "success", "1.0": "failure"}
 
 
+@pytest.mark.parametrize(
+    "top",
+    ["", "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"],
+    ids=["forked", "imported"],
+)
+def test_what_a_rollout_leaves_alive_is_ended_and_not_waited_for(
+    workspace: Workspace, arkdev: Command, top: str
+) -> None:
+    workspace.samples("bad")
+    write_fresh(workspace, top=top)
+    assert recorded(arkdev).exit_code == 0
+    left = "open('left', 'w').write(str(os.fork() or time.sleep(100) or os._exit(0)))"
+    write_fresh(workspace, before=left, top=top)
+    started = time.monotonic()
+    told = replayed(arkdev)
+    assert told.exit_code == 0, told.out + told.err
+    assert time.monotonic() - started < 30
+    pid = int((workspace.root / "left").read_text(encoding="utf-8"))
+    status = Path(f"/proc/{pid}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
+
+
 def test_where_importing_the_plugins_starts_threads_each_process_imports_them(
     workspace: Workspace, arkdev: Command
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -19,7 +20,7 @@ SECRETS = usable_secrets([SECRET])
     [
         quote(SECRET),
         quote(SECRET, safe=""),
-        quote_plus(SECRET).replace("%2B", "%2b").replace("%2F", "%2f"),
+        re.sub("%..", lambda code: code[0].lower(), quote_plus(SECRET)),
         json.dumps(SECRET)[1:-1],
         json.dumps(SECRET, ensure_ascii=False)[1:-1],
     ],
