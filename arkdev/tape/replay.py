@@ -146,6 +146,7 @@ class Replay:
 
     def mismatched(self, error: TapeMismatchError) -> TapeMismatchError:
         """Keep another reason why the rollout cannot go on; returns the first one."""
+        error.where = error.where or self._workspace.place(self.loops)
         with self._lock:
             self.mismatch = self.mismatch or error
         self.on_mismatch()
@@ -258,6 +259,6 @@ class _Readings:
 
 
 def _later(name: str, value: Any, seconds: float) -> Any:
-    if name.endswith("_ns"):
+    if "_ns" in name:
         return value + int(seconds * 1e9)
     return value + seconds if name.startswith("time.") else value

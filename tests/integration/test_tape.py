@@ -71,7 +71,9 @@ ZOO = """
         question = sample.messages[0].content
         client = proxy.async_rollout_client()
         found = await asyncio.gather(
-            by_httpx(question), by_aiohttp(question), asyncio.to_thread(by_requests, question)
+            by_httpx(question),
+            by_aiohttp(question),
+            asyncio.get_running_loop().run_in_executor(None, by_requests, question),
         )
         facts = [datetime.now().isoformat(), STARTED, time.time_ns(), choice("abcdefghij"),
                  random.random(), str(uuid.uuid4()), [one["number"] for one in found]]
