@@ -81,7 +81,8 @@ class Recording:
                 self._latest.append(secret)
 
     def begin(self, header: TapeHeader, *, secrets: Iterable[str]) -> None:
-        """Write the header, and what came before it."""
+        """Write the header, and what came before it. Raises what `TapeWriter.claim` raises."""
+        self._writer.claim()
         self.redaction = Redaction(secrets)
         with self._lock:
             line = header_line(header)
