@@ -24,6 +24,7 @@ SCHEMA_VERSION = 1
 HEADER = "header"
 SAMPLE = "sample"
 ATTEMPT = "attempt"
+TIMEOUT = "timeout"
 GROUP = "group"
 CLOCK = "clock"
 MODEL = "model"
@@ -31,6 +32,9 @@ HTTP = "http"
 MCP = "mcp"
 EXCHANGES = (MODEL, HTTP, MCP)
 """Kinds of lines that hold a request and what came of it."""
+
+CANCELLED = "cancelled"
+"""Outcome of a request that the plugin gave up, or whose time was over."""
 
 Line = dict[str, Any]
 StreamKey = tuple[str, int]

@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from arkdev.errors import TapeMismatchError
 from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
-from arkdev.tape.format import HTTP, Line
-from arkdev.tape.model_calls import CANCELLED
+from arkdev.tape.format import CANCELLED, HTTP, Line
 from arkdev.tape.recording import Recording, current_stream
 from arkdev.tape.redaction import Redaction
 from arkdev.tape.replay import Replay

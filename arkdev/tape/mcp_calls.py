@@ -19,9 +19,8 @@ import anyio
 from mcp.shared.exceptions import McpError
 from mcp.types import ErrorData
 
-from arkdev.tape.format import MCP, Line
+from arkdev.tape.format import CANCELLED, MCP, Line
 from arkdev.tape.http_calls import carries_mcp
-from arkdev.tape.model_calls import CANCELLED
 from arkdev.tape.recording import Recording, current_stream
 from arkdev.tape.replay import Replay
 

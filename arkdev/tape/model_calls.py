@@ -13,13 +13,10 @@ from typing import Any
 from arkdev import errors
 from arkdev.endpoints.endpoint import Endpoint, EndpointCapabilities, ModelRequest
 from arkdev.errors import ArkdevError, EndpointResponseError, EndpointUnreachableError
-from arkdev.tape.format import MODEL, Line, StreamKey
+from arkdev.tape.format import CANCELLED, MODEL, Line, StreamKey
 from arkdev.tape.recording import Recording
 from arkdev.tape.redaction import Redaction
 from arkdev.tape.replay import Replay
-
-CANCELLED = "cancelled"
-"""The plugin gave the call up, or its time was over."""
 
 
 class RecordedEndpoint:

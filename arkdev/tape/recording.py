@@ -19,6 +19,7 @@ from arkdev.tape.format import (
     GROUP,
     SAMPLE,
     SHARED,
+    TIMEOUT,
     Line,
     StreamKey,
     TapeHeader,
@@ -100,6 +101,10 @@ class Recording:
     def attempt(self, stream: StreamKey, *, at: float) -> None:
         """An attempt of a rollout begins, `at` seconds since 1970."""
         self._write(lambda: line_of(ATTEMPT, stream, at=at))
+
+    def timeout(self, stream: StreamKey) -> None:
+        """An attempt, of a rollout or of a grading, ran out of time."""
+        self._write(lambda: line_of(TIMEOUT, stream))
 
     def group(self, sample_index: int, *, verdict: str) -> None:
         """A sample's group came to its end. Raises `OutputError` when the disk refused a line."""
