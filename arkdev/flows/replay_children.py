@@ -45,6 +45,7 @@ class Server:
     async def start(self) -> None:
         """Start it and wait until it has imported the plugins. Raises what it could not do."""
         ours, theirs = socket.socketpair()
+        hash_seed = self._plan.source.header.hash_seed
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220 (returns at once; never awaited)
                 [sys.executable, "-m", "arkdev.flows.replay_server", str(theirs.fileno())],
@@ -56,6 +57,7 @@ class Server:
                 env={
                     **os.environ,
                     **_ONE_THREAD,
+                    **({"PYTHONHASHSEED": hash_seed} if hash_seed else {}),
                     "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
                 },
             )

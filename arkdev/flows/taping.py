@@ -131,4 +131,10 @@ def _header(plan: PluginTestPlan, tape: OpenTape, *, judge: Any | None) -> TapeH
         hashes=plan.hashes(),
         judge_url=os.environ.get("ARK_BASE_URL"),
         is_judge_scripted=judge is not None,
+        hash_seed=_hash_seed(),
     )
+
+
+def _hash_seed() -> str | None:
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    return seed if seed.isdecimal() else None

@@ -64,6 +64,8 @@ class TapeHeader:
     """ARK_BASE_URL as the plugins saw it."""
     is_judge_scripted: bool = False
     """Calls to Ark's public hosts went to `judge_url`."""
+    hash_seed: str | None = None
+    """PYTHONHASHSEED, on which the order of a set of texts hangs; None: it was not known."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -75,6 +75,9 @@ def problem_of(line: Mapping[str, Any]) -> str | None:
 
 def problem_of_header(line: Mapping[str, Any]) -> str | None:
     """Say what is wrong with a header; None when nothing is."""
+    seed = line.get("hash_seed")
+    if seed is not None and not (isinstance(seed, str) and seed.isdecimal()):
+        return "hash_seed is not the text of a whole number"
     return next(_wrong(line, _HEADER), None)
 
 

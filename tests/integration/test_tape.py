@@ -441,6 +441,47 @@ def test_an_attempt_that_ran_out_of_time_does_so_again_at_once(
     assert told.document["summary"]["warnings"] == []
 
 
+def test_texts_in_a_set_come_in_the_same_order(
+    workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+    from arkdev import rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        words = " ".join({f"word {number}" for number in range(20)})
+        messages = [{"role": "user", "content": words}]
+        await proxy.async_rollout_client().chat.completions.create(model="m", messages=messages)
+    """
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    workspace.samples("ok")
+    workspace.write("plugins/rollout.py", source)
+    recording = workspace.start("test", "plugin", "--record", "tape.jsonl")
+    _, err = recording.communicate(timeout=60)
+    assert recording.returncode == 0, err
+    told = replayed(arkdev)
+    assert told.exit_code == 0, told.out + told.err
+
+
+def test_an_interrupted_recording_names_no_way_to_go_on(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.samples("ok", "bad")
+    mark = workspace.root / "mark"
+    write_fresh(workspace, before=f"open({str(mark)!r}, 'w').close(); time.sleep(1)")
+    process = workspace.start("test", "plugin", "--record", "tape.jsonl")
+    for _ in range(1200):
+        if mark.exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "--resume" not in err.decode("utf-8")
+    assert "the tape is good for the samples that came to their end" in " ".join(
+        err.decode("utf-8").split()
+    )
+
+
 def test_an_attempt_that_leaves_the_tape_is_told_once(
     workspace: Workspace, arkdev: Command
 ) -> None:
