@@ -475,11 +475,9 @@ def test_an_interrupted_recording_names_no_way_to_go_on(
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert "--resume" not in err.decode("utf-8")
-    assert "the tape is good for the samples that came to their end" in " ".join(
-        err.decode("utf-8").split()
-    )
+    err = " ".join(process.communicate(timeout=60)[1].decode("utf-8").split())
+    assert "--resume" not in err
+    assert "the tape is good for the samples that came to their end" in err
 
 
 def test_an_attempt_that_leaves_the_tape_is_told_once(
