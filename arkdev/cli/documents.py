@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
@@ -350,6 +351,8 @@ class FoundationModelDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "test-grader-attack": GraderAttackDocument,
+    "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,
