@@ -233,6 +233,8 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
+        if self._plan.tape is not None:
+            self._say("the tape is good for the samples that came to their end; it does not go on")
         if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
             self._say(f"go on with it: arkdev test plugin --resume {name}")

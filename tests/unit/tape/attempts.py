@@ -24,5 +24,5 @@ def attempt(name: str = "0.0", number: int = 0) -> Iterator[None]:
 def module_at(path: Path, source: str) -> dict[str, Any]:
     """Run `source` as the module in the file `path`; returns its names."""
     names: dict[str, Any] = {"__name__": path.stem}
-    exec(compile(source, str(path), "exec"), names)
+    exec(compile(source, str(path), "exec", dont_inherit=True), names)
     return names
