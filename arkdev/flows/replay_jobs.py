@@ -19,6 +19,7 @@ from arkdev.harness.grading import GroupGrading
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
 from arkdev.observe.log_lines import LogLine
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin import redirect
 from arkdev.plugin.host import InProcessHost
 from arkdev.plugin.traffic.patches import traffic_through
@@ -107,6 +108,7 @@ class ReplayProcess:
             rules = [ReplayedTraffic(self.replay)]
             with (
                 plugin_output_to(told.log),
+                threads_follow(),
                 environment(_environment(self.plan)),
                 traffic_through(rules, own_urls=[services.gateway_url]),
             ):

@@ -25,6 +25,7 @@ from arkdev.job.job import Job
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.runs.reader import RunReader
 from arkdev.runs.recorded import RecordedGroups
 from arkdev.sessions.background import BackgroundLoop
@@ -145,6 +146,7 @@ async def graders_environment(
         # once here, not inside the first gradings: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
         stack.enter_context(plugin_output_to(_drop))
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         yield await stack.enter_async_context(judge_environment(plan.endpoint, loop))

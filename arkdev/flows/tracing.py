@@ -25,7 +25,6 @@ from typing import Any
 from arkdev.errors import MissingExtraError
 from arkdev.observe import spans
 from arkdev.observe.span_export import ExportCounts, SpanExport, SpanReceiver
-from arkdev.observe.span_threads import threads_follow
 from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.plugin.traffic.traced_calls import TracedCalls
 from arkdev.runs.masking import masked_value
@@ -119,7 +118,6 @@ def traced(
 
     with ExitStack() as stack:
         recording = stack.enter_context(spans.recording(on_end))
-        stack.enter_context(threads_follow())
         recording.own_url = own_url
         tracing = Tracing(recording, exports=exports)
         try:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from arkdev.observe.attempt import AttemptPlace, current_attempt
+from arkdev.observe.attempt import AttemptPlace, attempt_here
 from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink
 from arkdev.observe.raw_output import raw_output_to
 
 
 def _place() -> AttemptPlace | None:
-    attempt = current_attempt.get()
+    attempt = attempt_here()
     return attempt.place if attempt is not None else None
 
 

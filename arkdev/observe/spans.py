@@ -103,7 +103,7 @@ class Span:
         return copy
 
 
-_current: ContextVar[Span | None] = ContextVar("current_span", default=None)
+current_span: ContextVar[Span | None] = ContextVar("current_span", default=None)
 own_threads: ContextVar[tuple[threading.Thread, ...]] = ContextVar("own_threads", default=())
 """The threads that a plugin started, of which the running code is in the last."""
 
@@ -151,7 +151,7 @@ class Recording:
 
         Returns None where no attempt is under way: nobody could say whose it is.
         """
-        parent = within or _current.get()
+        parent = within or current_span.get()
         if parent is None or not parent.root.is_open:
             return None
         span = self._opened(name, kind, parent)
@@ -223,7 +223,7 @@ def active() -> Recording | None:
 
 def current() -> Span | None:
     """Return the open span that the running code is in."""
-    return _current.get()
+    return current_span.get()
 
 
 @contextmanager
@@ -247,11 +247,11 @@ class current_is:
         self._span = span
 
     def __enter__(self) -> Span | None:
-        self._token = _current.set(self._span)
+        self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        _current.reset(self._token)
+        current_span.reset(self._token)
 
 
 class opened:
@@ -267,13 +267,13 @@ class opened:
 
     def __enter__(self) -> Span | None:
         if self._span is not None:
-            self._token = _current.set(self._span)
+            self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._span is None:
             return
-        _current.reset(self._token)
+        current_span.reset(self._token)
         if error is not None:
             self._span.fail(error)
         recording = _Active.recording

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.tape.format import (
     ATTEMPT,
     CLOCK,
@@ -31,7 +31,7 @@ from arkdev.tape.redaction import Redaction
 
 def current_stream() -> StreamKey:
     """Return whose attempt the running code belongs to."""
-    attempt = current_attempt.get()
+    attempt = attempt_here()
     return SHARED if attempt is None else (attempt.name, attempt.number - 1)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from arkdev.observe import spans
-from arkdev.observe.span_threads import threads_follow
+from arkdev.observe.plugin_threads import threads_follow
 
 
 @contextmanager
