@@ -90,7 +90,9 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
             secrets=plan.secrets,
         )
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(lambda line: run.log(log_record(line))))
+        stack.enter_context(
+            plugin_output_to(lambda line: run.log(log_record(line)), mask=run.masked_output)
+        )
         stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())

@@ -107,7 +107,7 @@ class ReplayProcess:
         async with self._services() as (services, door):
             rules = [ReplayedTraffic(self.replay)]
             with (
-                plugin_output_to(told.log),
+                plugin_output_to(told.log, mask=self.replay.redaction.text),
                 threads_follow(),
                 environment(_environment(self.plan)),
                 traffic_through(rules, own_urls=[services.gateway_url]),

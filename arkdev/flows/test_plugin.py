@@ -92,7 +92,7 @@ async def run_test(
         run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
-        stack.enter_context(plugin_output_to(recorder.log))
+        stack.enter_context(plugin_output_to(recorder.log, mask=run.masked_output))
         stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(

@@ -16,7 +16,7 @@ import pytest
 from arkdev import group_grader, rollout
 from arkdev.observe import plugin_output
 from arkdev.observe.attempt import AttemptPlace, current_attempt
-from arkdev.observe.log_lines import MAX_CHARS, MAX_LINES, LogLine
+from arkdev.observe.log_lines import MAX_CHARS, MAX_LINES, BoundedLog, LogLine
 from tests.running import LINE, running
 
 logger = logging.getLogger("plugins.weather")
@@ -131,7 +131,8 @@ def test_a_log_call_with_a_wrong_format_does_not_fail_the_plugin(monkeypatch):
 def test_what_libraries_do_with_standard_output_works():
     lines = []
     with standard_output() as own, plugin_output_to(lines.append), attempt("0.0"):
-        sys.stdout.buffer.write("位\n".encode())
+        for byte in "位\n".encode():
+            sys.stdout.buffer.write(bytes([byte]))
         sys.stdout.flush()
         assert sys.stdout.writelines(["a\n", "b\n"]) is None
         assert sys.stdout.isatty() is False
@@ -235,6 +236,33 @@ def test_a_long_line_is_cut_and_says_so():
     (line,) = lines
     assert line.num_cut == 1_000_000 - MAX_CHARS
     assert line.text == "x" * MAX_CHARS + "… (983,616 more characters)"
+
+
+def test_a_secret_is_masked_before_a_long_line_is_cut():
+    lines: list[LogLine] = []
+    output = plugin_output.plugin_output_to(
+        lines.append, mask=lambda text: text.replace("sk-0123456789", "***")
+    )
+    with output, attempt("7.1"):
+        logger.info("x" * (MAX_CHARS - 4) + "sk-0123456789")
+    (line,) = lines
+    assert (line.text, line.num_cut) == ("x" * (MAX_CHARS - 4) + "***", 0)
+
+
+def test_a_noisy_program_does_not_hide_the_other_lines_of_nobody(monkeypatch):
+    monkeypatch.setattr("arkdev.observe.log_lines.MAX_LINES_OF_NOBODY", 2)
+    lines: list[LogLine] = []
+    log = BoundedLog(lines.append)
+    for number in range(5):
+        log.add(LogLine(0.0, "OUTPUT", "", f"noise {number}"))
+    log.add(LogLine(0.0, "ERROR", "plugins.worker", "gave up"))
+    log.finish()
+    assert [line.text for line in lines] == [
+        "noise 0",
+        "noise 1",
+        "gave up",
+        "lines of OUTPUT left out: 3, all after the first 2",
+    ]
 
 
 def test_more_lines_than_are_kept_are_counted_for_each_attempt():
