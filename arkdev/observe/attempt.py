@@ -83,6 +83,12 @@ def attempt_here() -> Attempt | None:
     return attempt
 
 
+def place_here() -> AttemptPlace | None:
+    """Return the place of `attempt_here`."""
+    attempt = attempt_here()
+    return attempt.place if attempt is not None else None
+
+
 @contextmanager
 def no_attempt() -> Iterator[None]:
     """Let the code inside the block belong to no attempt: it is arkdev's own."""

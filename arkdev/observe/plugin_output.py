@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import logging
 import sys
 import threading
 import time
@@ -19,33 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from arkdev.observe.attempt import AttemptPlace, attempt_here
+from arkdev.observe.attempt import AttemptPlace, place_here
 from arkdev.observe.line_buffer import LineBuffer
 from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink, as_it_is
+from arkdev.observe.log_records import log_records_to
 from arkdev.observe.raw_output import raw_output_to
-
-
-def _place() -> AttemptPlace | None:
-    attempt = attempt_here()
-    return attempt.place if attempt is not None else None
-
-
-class _LogHandler(logging.Handler):
-    def __init__(self, sink: Sink) -> None:
-        super().__init__(logging.INFO)
-        self._sink = sink
-        self._own_thread = threading.get_ident()
-        self.setFormatter(logging.Formatter("%(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        place = _place()
-        if place is None and threading.get_ident() == self._own_thread:
-            return
-        try:
-            line = LogLine(record.created, record.levelname, record.name, self.format(record))
-            self._sink(line.of(place))
-        except Exception:  # noqa: BLE001 (as in the library: a bad format never fails the plugin)
-            self.handleError(record)
 
 
 class _Printed(io.TextIOBase):
@@ -63,7 +40,7 @@ class _Printed(io.TextIOBase):
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        place = _place()
+        place = place_here()
         if place is None and threading.get_ident() == self._own_thread:
             return self._original.write(text)
         self._add(place, lambda buffer: buffer.add(text))
@@ -71,7 +48,7 @@ class _Printed(io.TextIOBase):
 
     def write_bytes(self, data: bytes) -> None:
         """Write text in UTF-8, of which a character may be split between two calls."""
-        place = _place()
+        place = place_here()
         if place is None and threading.get_ident() == self._own_thread:
             self._original.write(data.decode("utf-8", "replace"))
             return
@@ -138,7 +115,7 @@ def _warning_to(sink: Sink) -> Callable[..., None]:
     def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
         line = place[0] if place else 0
         text = f"{message} ({filename}:{line})"
-        sink(LogLine(time.time(), "WARNING", category.__name__, text).of(_place()))
+        sink(LogLine(time.time(), "WARNING", category.__name__, text).of(place_here()))
 
     return show
 
@@ -153,7 +130,7 @@ def _loop_errors_to(sink: Sink) -> None:
         error = context.get("exception")
         text = f": {type(error).__name__}: {error}" if error is not None else ""
         text = f"{context.get('message')}{text}"
-        sink(LogLine(time.time(), "ERROR", "asyncio", text).of(_place()))
+        sink(LogLine(time.time(), "ERROR", "asyncio", text).of(place_here()))
 
     with suppress(RuntimeError):  # no loop is running
         asyncio.get_running_loop().set_exception_handler(handle)
@@ -167,15 +144,12 @@ def plugin_output_to(sink: Sink, *, mask: Callable[[str], str] = as_it_is) -> It
     what is drawn there. `mask` takes secrets out of a text, also of what is written past Python and
     goes on to where descriptor 2 went.
     """
-    root = logging.getLogger()
     log = BoundedLog(sink, mask=mask)
-    handler, level = _LogHandler(log.add), root.level
     stdout, stderr = sys.stdout, sys.stderr
     printed = [_Printed(log.add, stream, mask=mask) for stream in (stdout, stderr)]
     show_warning = warnings.showwarning
-    with raw_output_to(log.add, mask=mask):
-        root.addHandler(handler)
-        root.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    streams = [stdout, stderr, sys.__stdout__, sys.__stderr__, *printed]
+    with raw_output_to(log.add, mask=mask), log_records_to(log.add, streams=streams):
         sys.stdout, sys.stderr = printed
         warnings.showwarning = _warning_to(log.add)
         _loop_errors_to(log.add)
@@ -186,6 +160,4 @@ def plugin_output_to(sink: Sink, *, mask: Callable[[str], str] = as_it_is) -> It
             sys.stdout, sys.stderr = stdout, stderr
             for stream in printed:
                 stream.flush_lines()
-            root.setLevel(level)
-            root.removeHandler(handler)
     log.finish()

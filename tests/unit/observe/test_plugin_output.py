@@ -4,6 +4,7 @@ import asyncio
 import gc
 import io
 import logging
+import logging.config
 import sys
 import threading
 import time
@@ -97,6 +98,53 @@ def test_a_level_that_the_user_lowered_stays():
             assert root.level == logging.DEBUG
     finally:
         root.setLevel(before)
+
+
+@contextmanager
+def root_handlers(*handlers):
+    """The root logger as a plugin finds it, with its own handlers and no others."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = handlers
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+def test_a_record_is_taken_once_when_the_plugin_configured_logging_at_import():
+    lines, shown = [], io.StringIO()
+    with redirect_stdout(shown), root_handlers(logging.StreamHandler(shown)):
+        with plugin_output_to(lines.append), attempt("7.1"):
+            logger.info("asked")
+        logger.warning("afterwards")
+    assert lines == ["INFO [7.1] plugins.weather: asked"]
+    assert shown.getvalue() == "afterwards\n"
+
+
+@pytest.mark.parametrize(
+    "configure",
+    [
+        lambda: logging.basicConfig(level=logging.INFO, force=True),
+        lambda: logging.config.dictConfig(
+            {
+                "version": 1,
+                "disable_existing_loggers": False,
+                "handlers": {"err": {"class": "logging.StreamHandler"}},
+                "root": {"handlers": ["err"], "level": "INFO"},
+            }
+        ),
+    ],
+    ids=["basicConfig", "dictConfig"],
+)
+def test_records_are_taken_once_when_a_rollout_configures_logging_anew(configure):
+    lines = []
+    with root_handlers(), plugin_output_to(lines.append), attempt("7.1"):
+        configure()
+        logger.info("asked")
+        logger.info("again")
+    assert lines == [f"INFO [7.1] plugins.weather: {text}" for text in ("asked", "again")]
 
 
 def test_parts_of_lines_of_two_attempts_on_one_thread_do_not_mix():
