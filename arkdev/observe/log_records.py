@@ -70,7 +70,7 @@ def log_records_to(sink: Sink, *, streams: Collection[Any]) -> Iterator[None]:
     root.addHandler(handler)
     handler.keep_others_quiet()
     root.setLevel(min(level, logging.INFO) if level else logging.INFO)
-    root.removeHandler = remove_another  # type: ignore[method-assign]
+    root.removeHandler = remove_another  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
