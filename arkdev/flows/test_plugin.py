@@ -215,7 +215,7 @@ def _engine(
     host: FunctionHost,
     tape: Taping,
 ) -> Engine:
-    host = with_faults(host, plan)
+    host = tape.host_of(with_faults(host, plan))
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

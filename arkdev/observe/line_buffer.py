@@ -11,13 +11,21 @@ from arkdev.observe.log_lines import MAX_CHARS
 class LineBuffer:
     """The part of a line that has come so far. Not safe to use from two threads at once.
 
-    A line that does not end comes in pieces of at most `MAX_CHARS`, so that memory is bounded.
+    Once there are more than `max_chars` characters of a line that does not end, it comes in pieces
+    of at most `MAX_CHARS`, so that memory is bounded.
     `mask` takes the secrets out before a line is cut into pieces: the last `MAX_CHARS` characters
     are held back then, since a secret may go on after them.
     """
 
-    def __init__(self, mask: Callable[[str], str], *, errors: str = "replace") -> None:
+    def __init__(
+        self,
+        mask: Callable[[str], str],
+        *,
+        max_chars: int = 2 * MAX_CHARS,
+        errors: str = "replace",
+    ) -> None:
         self._mask = mask
+        self._max_chars = max_chars
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
         self._parts: list[str] = []
         self._num_chars = 0
@@ -57,7 +65,7 @@ class LineBuffer:
         return text
 
     def _pieces(self) -> list[str]:
-        if self._num_chars <= 2 * MAX_CHARS:
+        if self._num_chars <= self._max_chars:
             return []
         text = self._mask(self._taken())
         self._keep(text[-MAX_CHARS:])

@@ -25,6 +25,10 @@ from arkdev.observe.log_records import log_records_to
 from arkdev.observe.raw_output import raw_output_to
 
 
+_MAX_PENDING_CHARS = 2_000_000
+"""Kept of a printed line before its end: a longer one than is kept in the log is cut once."""
+
+
 class _Printed(io.TextIOBase):
     """Stands for sys.stdout or sys.stderr while plugins run.
 
@@ -58,7 +62,9 @@ class _Printed(io.TextIOBase):
         # the parts of an attempt's line may come from several threads
         key = (place, 0 if place is not None else threading.get_ident())
         with self._lock:
-            buffer = self._pending.pop(key, None) or LineBuffer(self._mask)
+            buffer = self._pending.pop(key, None) or LineBuffer(
+                self._mask, max_chars=_MAX_PENDING_CHARS
+            )
             lines = add(buffer)
             if not buffer.is_empty:
                 self._pending[key] = buffer

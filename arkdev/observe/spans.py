@@ -2,7 +2,7 @@
 
 Nothing is recorded until `recording` is entered; until then `active` returns None and whoever
 could make a span makes none. A span that is open is the parent of those that its code opens: a
-context variable says which one that is, so tasks know it, and threads as `observe.span_threads`
+context variable says which one that is, so tasks know it, and threads as `observe.plugin_threads`
 says.
 
 ::

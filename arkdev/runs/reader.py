@@ -272,6 +272,9 @@ def _manifest(folder: Path) -> Manifest:
             where=str(path),
             hint="read it with the version of arkdev that wrote it (under `versions` in the file)",
         )
+    for name in ("settings", "hashes", "versions"):
+        if not isinstance(document.get(name, {}), dict):
+            raise RunError(f"cannot be read: {name} is not an object", where=str(path))
     try:
         return built(Manifest, document)
     except TypeError as error:

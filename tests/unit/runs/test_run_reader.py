@@ -132,6 +132,16 @@ def test_unknown_schema_version_is_refused(tmp_path):
     assert "schema version 2" in str(run.problem)
 
 
+def test_a_manifest_of_another_shape_is_refused(tmp_path):
+    folder = make_run(tmp_path).folder
+    path = folder / "manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**document, "settings": []}), encoding="utf-8")
+
+    with pytest.raises(RunError, match="settings is not an object"):
+        RunReader(folder)
+
+
 def test_fields_added_later_are_ignored_and_missing_ones_name_the_line(tmp_path):
     folder = make_run(tmp_path).folder
     path = folder / "groups.jsonl"
