@@ -24,7 +24,6 @@ from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink, as_it_is
 from arkdev.observe.log_records import log_records_to
 from arkdev.observe.raw_output import raw_output_to
 
-
 _MAX_PENDING_CHARS = 2_000_000
 """Kept of a printed line before its end: a longer one than is kept in the log is cut once."""
 
