@@ -183,10 +183,9 @@ class Display:
         for note in outcome.notes:
             self._say(f"note: {note}")
         if outcome.judge_calls:
-            calls = "model call" if outcome.judge_calls == 1 else "model calls"
             self._say(
-                f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
-                "set ARK_BASE_URL and ARK_API_KEY to judge with another"
+                f"note: {plural(outcome.judge_calls, 'model call')} that plugins made past their "
+                "proxy went to the scripted model; set ARK_BASE_URL and ARK_API_KEY to ask another"
             )
 
     def _say_traces(self, outcome: PluginTestOutcome) -> None:

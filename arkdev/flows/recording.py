@@ -14,7 +14,6 @@ from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.stalls import StallRecord
 from arkdev.harness.statistics import RunStatistics
 from arkdev.observe.log_lines import LogLine
-from arkdev.runs.masking import masked_urls
 from arkdev.runs.records import (
     Attempt,
     GraderRecord,
@@ -91,7 +90,6 @@ class Recorder:
 
     def log(self, line: LogLine) -> None:
         """Keep a line that a plugin logged or printed."""
-        line = replace(line, text=masked_urls(line.text))
         self.run.log(log_record(line))
         self.observer.on_log(line)
 

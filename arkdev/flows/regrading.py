@@ -29,6 +29,7 @@ from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin.host import InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.recorded import RecordedGroup
@@ -91,7 +92,10 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
             secrets=plan.secrets,
         )
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(lambda line: run.log(log_record(line))))
+        stack.enter_context(
+            plugin_output_to(lambda line: run.log(log_record(line)), mask=run.masked_output)
+        )
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         judge = await stack.enter_async_context(judge_environment(plan.endpoint, loop))

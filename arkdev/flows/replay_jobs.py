@@ -19,9 +19,11 @@ from arkdev.harness.grading import GroupGrading
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
 from arkdev.observe.log_lines import LogLine
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin import redirect
 from arkdev.plugin.host import InProcessHost
 from arkdev.plugin.traffic.patches import traffic_through
+from arkdev.runs.masking import masked_urls
 from arkdev.runs.records import Attempt, GroupRecord, TrajectoryRecord, Verdict
 from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.retries import RetryPolicy
@@ -107,7 +109,8 @@ class ReplayProcess:
         async with self._services() as (services, door):
             rules = [ReplayedTraffic(self.replay)]
             with (
-                plugin_output_to(told.log),
+                plugin_output_to(told.log, mask=self._masked),
+                threads_follow(),
                 environment(_environment(self.plan)),
                 traffic_through(rules, own_urls=[services.gateway_url]),
             ):
@@ -115,6 +118,9 @@ class ReplayProcess:
                 if isinstance(job, GradingJob):
                     return await self._graded(job, mismatch)
                 return await _RolloutAgain(self, job, services, told).run(door, mismatch)
+
+    def _masked(self, text: str) -> str:
+        return masked_urls(self.replay.redaction.text(text))
 
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[tuple[SessionServices, SessionDoor]]:

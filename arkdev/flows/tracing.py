@@ -32,7 +32,6 @@ from arkdev.observe.span_export import (
     SpanExport,
     SpanReceiver,
 )
-from arkdev.observe.span_threads import threads_follow
 from arkdev.observe.values import masked_before_cut
 from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.plugin.traffic.traced_calls import TracedCalls, without_secrets
@@ -148,7 +147,6 @@ def traced(
     with ExitStack() as stack:
         stack.enter_context(masked_before_cut(run.masked))
         recording = stack.enter_context(spans.recording(on_end))
-        stack.enter_context(threads_follow())
         recording.own_url = own_url
         tracing = Tracing(recording, exports=exports)
         try:

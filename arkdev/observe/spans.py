@@ -2,7 +2,7 @@
 
 Nothing is recorded until `recording` is entered; until then `active` returns None and whoever
 could make a span makes none. A span that is open is the parent of those that its code opens: a
-context variable says which one that is, so tasks know it, and threads as `observe.span_threads`
+context variable says which one that is, so tasks know it, and threads as `observe.plugin_threads`
 says.
 
 ::
@@ -108,7 +108,7 @@ class Span:
         return copy
 
 
-_current: ContextVar[Span | None] = ContextVar("current_span", default=None)
+current_span: ContextVar[Span | None] = ContextVar("current_span", default=None)
 own_threads: ContextVar[tuple[threading.Thread, ...]] = ContextVar("own_threads", default=())
 """The threads that a plugin started, of which the running code is in the last."""
 
@@ -160,7 +160,7 @@ class Recording:
 
         Returns None where no attempt is under way: nobody could say whose it is.
         """
-        parent = within or _current.get()
+        parent = within or current_span.get()
         if parent is None:
             return None
         if not parent.root.is_open:
@@ -248,7 +248,7 @@ def active() -> Recording | None:
 
 def current() -> Span | None:
     """Return the open span that the running code is in."""
-    return _current.get()
+    return current_span.get()
 
 
 @contextmanager
@@ -272,11 +272,11 @@ class current_is:
         self._span = span
 
     def __enter__(self) -> Span | None:
-        self._token = _current.set(self._span)
+        self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        _current.reset(self._token)
+        current_span.reset(self._token)
 
 
 class opened:
@@ -292,13 +292,13 @@ class opened:
 
     def __enter__(self) -> Span | None:
         if self._span is not None:
-            self._token = _current.set(self._span)
+            self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._span is None:
             return
-        _current.reset(self._token)
+        current_span.reset(self._token)
         if error is not None:
             self._span.fail(error)
         recording = _Active.recording

@@ -51,8 +51,15 @@ def masked_settings(value: Any) -> Any:
 
 
 def usable_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the literals that are long enough to be masked in text, the longest first."""
-    return tuple(sorted({s for s in secrets if len(s) >= MIN_SECRET_LENGTH}, key=len, reverse=True))
+    """Return the literals that are long enough to be masked in text, the longest first.
+
+    Of a secret of several lines (a PEM key) each line is one too: what is printed is masked line by
+    line, and ``repr`` writes other line ends. A line that is a plain word would hit ordinary words.
+    """
+    whole = set(secrets)
+    lines = {line.strip() for secret in whole for line in secret.splitlines()} - whole
+    found = whole | {line for line in lines if not (line.isalpha() and line[1:].islower())}
+    return tuple(sorted((s for s in found if len(s) >= MIN_SECRET_LENGTH), key=len, reverse=True))
 
 
 @functools.lru_cache(maxsize=256)
@@ -116,3 +123,8 @@ def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
         changes = {field.name: _masked(getattr(value, field.name), secrets) for field in fields}
         return dataclasses.replace(value, **changes)
     return value
+
+
+def masked_output(text: str, *, secrets: tuple[str, ...]) -> str:
+    """Mask, in what a plugin logs or prints, `secrets` and the passwords inside URLs."""
+    return masked_urls(masked_text(text, secrets=secrets))

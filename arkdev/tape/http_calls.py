@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar
 
 from arkdev.errors import TapeMismatchError
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.tape.format import CANCELLED, HTTP, Line
 from arkdev.tape.recording import Recording, current_stream
@@ -48,7 +48,7 @@ class RecordedTraffic:
         if carries_mcp.get():
             return
         if isinstance(outcome, HttpResponse) and outcome.body is None:
-            attempt = current_attempt.get()
+            attempt = attempt_here()
             if attempt is not None:
                 attempt.note("tape_without_stream", request.host)
         stream = current_stream()

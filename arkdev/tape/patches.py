@@ -17,7 +17,7 @@ from arkdev.tape.clock import clock_read_through
 from arkdev.tape.randomness import random_drawn_from
 from arkdev.tape.recording import Recording
 from arkdev.tape.replay import Replay
-from arkdev.tape.threads import threads_follow_attempts
+from arkdev.tape.threads import threads_call_for
 
 _MCP_MODULES = (
     "mcp.client.session",
@@ -46,7 +46,7 @@ def _patched(tape: Recording | Replay, workspace: Workspace, use: str) -> ExitSt
     undo = ExitStack()
     undo.push(clock_read_through(tape, workspace))
     undo.push(random_drawn_from(tape.generators, workspace))
-    undo.enter_context(threads_follow_attempts(workspace))
+    undo.enter_context(threads_call_for(workspace))
 
     def patch(module: ModuleType) -> None:
         function: Callable[..., Any] = getattr(import_module(_MCP_CALLS), use)

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.tape.format import (
     ATTEMPT,
     CLOCK,
@@ -34,7 +34,7 @@ _NUM_LATEST_SECRETS = 64
 
 def current_stream() -> StreamKey:
     """Return whose attempt the running code belongs to."""
-    attempt = current_attempt.get()
+    attempt = attempt_here()
     return SHARED if attempt is None else (attempt.name, attempt.number - 1)
 
 

@@ -1,35 +1,22 @@
-"""Which attempt the threads of plugins belong to: the one of the code that started them.
+"""Whether what a thread or a pool calls was given to it by the workspace's code.
 
-A thread that a pool or a plugin keeps for several rollouts belongs to each call's own attempt in a
-pool, and to the first one where the plugin started it by itself.
+Which attempt they belong to, `arkdev.observe.plugin_threads` says.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 
-from arkdev.observe.attempt import current_attempt
 from arkdev.observe.following_threads import Enter, threads_carry
 from arkdev.tape.callers import Workspace, calling_for_workspace
 
 
-def threads_follow_attempts(workspace: Workspace) -> AbstractContextManager[None]:
-    """Let the threads that plugins start inside the block be in the attempt that started them."""
+def threads_call_for(workspace: Workspace) -> AbstractContextManager[None]:
+    """Let the threads that are started inside the block know whose code started them."""
 
     def carry(_thread: threading.Thread | None) -> Enter:
-        attempt, is_workspaces = current_attempt.get(), workspace.is_starting()
-
-        @contextmanager
-        def entered() -> Iterator[None]:
-            token = current_attempt.set(attempt)
-            try:
-                with calling_for_workspace(is_workspaces):
-                    yield
-            finally:
-                current_attempt.reset(token)
-
-        return entered
+        return partial(calling_for_workspace, workspace.is_starting())
 
     return threads_carry(carry)

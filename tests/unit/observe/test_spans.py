@@ -10,7 +10,7 @@ import pytest
 
 from arkdev.flows.tracing import Tracing
 from arkdev.observe import spans
-from arkdev.observe.span_threads import threads_follow
+from arkdev.observe.plugin_threads import threads_follow
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from arkdev.observe import span_threads
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.tape.callers import Workspace
 from arkdev.tape.clock import clock_read_through
 from arkdev.tape.randomness import Generators, random_drawn_from
 from arkdev.tape.recording import current_stream
-from arkdev.tape.threads import threads_follow_attempts
+from arkdev.tape.threads import threads_call_for
 from tests.unit.tape.attempts import attempt, module_at
 
 SOURCE = """
@@ -67,7 +67,7 @@ class Numbered:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     workspace = Workspace(tmp_path)
-    with threads_follow_attempts(workspace):
+    with threads_call_for(workspace), threads_follow():
         yield workspace
 
 
@@ -119,13 +119,13 @@ def test_a_thread_belongs_to_the_attempt_that_started_it(workspace: Workspace) -
     assert streams == [("3.1", 0)]
 
 
-def test_spans_and_attempts_follow_side_by_side() -> None:
+def test_attempts_and_callers_follow_side_by_side() -> None:
     before = threading.Thread.start, ThreadPoolExecutor.submit
-    of_tape = threads_follow_attempts(Workspace(Path.cwd()))
-    of_spans = span_threads.threads_follow()
+    of_tape = threads_call_for(Workspace(Path.cwd()))
+    of_attempts = threads_follow()
     of_tape.__enter__()
-    of_spans.__enter__()
+    of_attempts.__enter__()
     of_tape.__exit__(None, None, None)  # a tape is closed first, though it began first
     assert before[0] is not threading.Thread.start
-    of_spans.__exit__(None, None, None)
+    of_attempts.__exit__(None, None, None)
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == before
