@@ -13,7 +13,7 @@ from hashlib import blake2b
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
-from arkdev.observe.attempt import Attempt, current_attempt
+from arkdev.observe.attempt import Attempt, attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.runs.records import FaultSide
 from arkdev.sessions.faults.answers import (
@@ -48,7 +48,7 @@ class FaultyTraffic:
 
     def before(self, request: HttpRequest) -> Future[None] | None:
         """Draw; hold the call back where it is to be slow, or to time out after a while."""
-        attempt = current_attempt.get()
+        attempt = attempt_here()
         if attempt is None:
             return None
         strike = self._plan.strike(self._place(request, attempt))
@@ -91,7 +91,7 @@ class FaultyTraffic:
         """Forget the call; see whether it makes an earlier one good."""
         with self._lock:
             struck = self._strikes.pop(id(request), None)
-        attempt = current_attempt.get()
+        attempt = attempt_here()
         if struck is None and attempt is not None:
             self._later_answers.ended(attempt, request, outcome)
 
