@@ -242,6 +242,99 @@ class DoctorDocument(_Document):
     checks: list[CheckRow]
 
 
+class FindingRow(TypedDict):
+    """One thing that is wrong with a job, or may be."""
+
+    where: str
+    """file:line; "" where there is none."""
+    message: str
+    fix: str
+
+
+class JobCheckDocument(_Document):
+    """``arkdev check --json``."""
+
+    exit_code: int
+    job: str
+    customization_type: str | None
+    """None: the file is no valid job."""
+    inferred: list[str]
+    problems: list[FindingRow]
+    warnings: list[FindingRow]
+
+
+class PlanRow(TypedDict):
+    """What one key of a job does on the plan's backend."""
+
+    key: str
+    value: str
+    origin: str
+    """``file``, ``default``, ``inferred`` or ``flag``."""
+    where: str
+    support: str
+    """``used``, ``partly``, ``recorded`` or ``refused``."""
+    effect: str
+    instead: str
+    """The nearest setting that works; "" but for what is refused."""
+
+
+class DifferenceRow(TypedDict):
+    """What local training and a job on the platform do not do alike."""
+
+    what: str
+    local: str
+    remote: str
+
+
+class JobPlanDocument(_Document):
+    """``arkdev plan --backend B --json``."""
+
+    exit_code: int
+    job: str
+    backend: str
+    customization_type: str
+    work: list[str]
+    keys: list[PlanRow]
+    differences: list[DifferenceRow]
+    notes: list[str]
+
+
+class HyperparameterRow(TypedDict):
+    """One hyperparameter of a method; None where nothing is publicly known."""
+
+    name: str
+    type: str
+    default_value: str | int | float | bool | None
+    min: float | None
+    is_min_excluded: bool
+    max: float | None
+    options: list[str] | None
+    usual: list[str | int | float | bool]
+    seen: list[str | int | float | bool]
+    evidence: str
+    """``documented``, ``example`` or ``inferred``: whether the method takes it."""
+    sources: list[str]
+    meaning: str
+    note: str
+
+
+class MethodSection(TypedDict):
+    """The hyperparameters of one training method."""
+
+    customization_type: str
+    hyperparameters: list[HyperparameterRow]
+
+
+class FoundationModelDocument(_Document):
+    """``arkdev get foundation-model --json``."""
+
+    model: str
+    version: str
+    is_live: bool
+    """False: arkdev's catalogue, which does not know what a model supports."""
+    methods: list[MethodSection]
+
+
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
@@ -258,6 +351,9 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "check": JobCheckDocument,
+    "plan": JobPlanDocument,
+    "get-foundation-model": FoundationModelDocument,
 }
 """Name of a schema → type of the document."""
 

@@ -101,12 +101,13 @@ def _print_templates(*, as_json: bool) -> None:
 
 
 def _print_made(directory: Path, *, template: str, files: tuple[Path, ...]) -> None:
-    """What was made (stubs as one line), and what to type next."""
+    """What was made (files for editors as one line), and what to type next."""
     shown = [file.as_posix() for file in files if file.parts[0] != "typings"]
     typer.echo(f"Made {directory} from the template {template}:\n")
     for name in shown:
         typer.echo(f"  {name}")
-    typer.echo(f"  typings/  ({len(files) - len(shown)} stubs of ark_sdk, for editors)")
+    num_others = len(files) - len(shown)
+    typer.echo(f"  typings/  ({num_others} files for editors: stubs of ark_sdk, job.yaml's schema)")
     typer.echo("\nNext:\n")
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {shlex.quote(str(directory))}")

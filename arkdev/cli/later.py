@@ -12,16 +12,17 @@ _REMOTE = "remote job management"
 _LATER = {
     "login": (_REMOTE, ""),
     "create": (_REMOTE, "`arkdev test plugin` runs the plugins of a job on this machine"),
-    "get": (_REMOTE, ""),
+    "get mcj": (_REMOTE, "`arkdev show` shows the runs of this machine"),
+    "get cm": (_REMOTE, ""),
     "list": (_REMOTE, "`arkdev runs` lists the runs of this machine"),
     "pull": (_REMOTE, ""),
     "upgrade": (_REMOTE, "upgrade arkdev with the tool that installed it"),
-    "pipeline_plugin": (
+    "test pipeline_plugin": (
         "online FaaS tests",
         "`arkdev test plugin --rollout MODULE:FUNCTION --sample JSON` runs a plugin here",
     ),
 }
-"""Word → what it comes with, and what to do meanwhile."""
+"""Words of a command → what it comes with, and what to do meanwhile."""
 
 
 class LaterGroup(TyperGroup):
@@ -30,9 +31,9 @@ class LaterGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Raises `ComesLaterError` for such a word."""
         word = args[0] if args else ""
-        if word in _LATER and word not in self.commands:
-            what, hint = _LATER[word]
-            raise ComesLaterError(
-                f"`{ctx.command_path} {word}` is not built yet: it comes with {what}", hint=hint
-            )
+        typed = f"{ctx.command_path} {word}"
+        words = typed.partition(" ")[2]
+        if words in _LATER and word not in self.commands:
+            what, hint = _LATER[words]
+            raise ComesLaterError(f"`{typed}` is not built yet: it comes with {what}", hint=hint)
         return super().resolve_command(ctx, args)

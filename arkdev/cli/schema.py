@@ -1,4 +1,4 @@
-"""``arkdev schema``: the JSON Schemas of what commands print with ``--json``."""
+"""``arkdev schema``: the JSON Schemas of job.yaml and of what commands print with ``--json``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from arkdev.errors import UsageError
 _EXAMPLES = """\b
 Examples:
   arkdev schema                     the names
-  arkdev schema test > test.schema.json"""
+  arkdev schema test > test.schema.json
+  arkdev schema job > typings/job.schema.json    for editors; `arkdev init` writes it"""
+
+_JOB = "job"
 
 
 def _names() -> list[str]:
     """For shell completion."""
     from arkdev.cli.documents import DOCUMENTS
 
-    return list(DOCUMENTS)
+    return [*DOCUMENTS, _JOB]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,15 +35,18 @@ def register(app: typer.Typer) -> None:
             typer.Argument(help="Which one; without it, list them.", autocompletion=_names),
         ] = None,
     ) -> None:
-        """Print the JSON Schema of a command's --json document."""
+        """Print the JSON Schema of a command's --json document, or of job.yaml."""
         from arkdev.cli.documents import DOCUMENTS, json_schema
+        from arkdev.job.schema import job_schema
         from arkdev.job.spelling import unknown_name
 
         if name is None:
             for known, kind in DOCUMENTS.items():
                 line = (kind.__doc__ or "").partition("\n")[0].replace("``", "").rstrip(".")
-                typer.echo(f"{known:<16} {line}")
+                typer.echo(f"{known:<20} {line}")
+            typer.echo(f"{_JOB:<20} the job file, job.yaml")
             return
-        if name not in DOCUMENTS:
-            raise UsageError(unknown_name("schema", name, known=tuple(DOCUMENTS)))
-        typer.echo(json.dumps(json_schema(name), indent=2))
+        if name not in _names():
+            raise UsageError(unknown_name("schema", name, known=_names()))
+        schema = job_schema() if name == _JOB else json_schema(name)
+        typer.echo(json.dumps(schema, indent=2, ensure_ascii=False))

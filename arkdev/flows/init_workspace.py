@@ -6,6 +6,7 @@ exists is ever overwritten.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import arkdev
 from arkdev.errors import UsageError, WorkspaceError
 from arkdev.flows.type_stubs import write_stubs
+from arkdev.job.schema import SCHEMA_FILE, job_schema
 from arkdev.plugin.ark_sdk import NAMES
 
 TEMPLATES = {
@@ -101,13 +103,15 @@ def _create(source: Path, target: Path) -> None:
 
 
 def _build(source: Path, workspace: Path) -> None:
-    """Copy the template's files and add the type stubs of `ark_sdk`."""
+    """Copy the template's files and add what editors read: stubs of `ark_sdk`, the job's schema."""
     for file in _template_files(source):
         (workspace / file).parent.mkdir(parents=True, exist_ok=True)
         # without the modes: a read-only installation must not make a read-only workspace
         shutil.copyfile(source / file, workspace / file)
     (workspace / "gitignore").rename(workspace / ".gitignore")
     write_stubs(workspace / "typings", NAMES)
+    schema = json.dumps(job_schema(), indent=1)
+    (workspace / SCHEMA_FILE).write_text(schema + "\n", encoding="utf-8")
 
 
 def _template_files(source: Path) -> list[Path]:

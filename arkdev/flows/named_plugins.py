@@ -24,7 +24,7 @@ def named_rollout(
     if request.rollout is not None:
         return require_kind(load_plugin(request.rollout, root=root), is_rollout=True), {}
     if job is not None and job.rollout is not None:
-        return _of_job(job.rollout, root=root, is_rollout=True), job.rollout.envs
+        return plugin_of_job(job.rollout, root=root, is_rollout=True), job.rollout.envs
     if job is None and not request.graders:
         raise UsageError(
             f"no job.yaml or job.py in {root}, and neither --rollout nor --grader",
@@ -75,11 +75,11 @@ def _grader_of_flag(text: str, *, root: Path) -> Grader:
 
 
 def _grader_of_job(reference: PluginReference, *, root: Path) -> Grader:
-    loaded = _of_job(reference, root=root, is_rollout=False)
+    loaded = plugin_of_job(reference, root=root, is_rollout=False)
     return Grader(loaded, name=reference.name, weight=reference.weight)
 
 
-def _of_job(reference: PluginReference, *, root: Path, is_rollout: bool) -> LoadedPlugin:
+def plugin_of_job(reference: PluginReference, *, root: Path, is_rollout: bool) -> LoadedPlugin:
     """Load a plugin that the job names; what is wrong with it is also at the job's line."""
     try:
         loaded = require_kind(load_plugin(reference.reference, root=root), is_rollout=is_rollout)

@@ -1,7 +1,6 @@
-"""Hyperparameters as they are written, strings or numbers alike (SURFACE X-22).
+"""Hyperparameters as a job writes them, strings or numbers alike (SURFACE X-22), checked by name.
 
-The names below are those that public job files use. They say which values have to be numbers and
-which top-level keys were meant for `hyperparameters`; other names pass as they are.
+The catalogue says which names there are, of which type and range, and which methods take them.
 """
 
 from __future__ import annotations
@@ -10,43 +9,21 @@ import math
 import re
 from collections.abc import Mapping
 
-from arkdev.job.ranges import range_missed
-from arkdev.job.spelling import closest
-
-NUMERIC_NAMES = frozenset(
-    {
-        "batch_size",
-        "clip_ratio_high",
-        "clip_ratio_low",
-        "epoch",
-        "kl_coefficient",
-        "kl_reward_coef",
-        "learning_rate",
-        "lora_alpha",
-        "lora_rank",
-        "lr",
-        "lr_warmup_steps",
-        "max_new_tokens",
-        "num_generations",
-        "num_iterations_per_batch",
-        "num_steps",
-        "save_every_n_steps",
-        "seq_len",
-        "task_reward_coef",
-        "temperature",
-        "test_every_n_steps",
-        "test_num_generations",
-        "test_top_p",
-        "top_k",
-        "top_p",
-        "warmup_step_rate",
-    }
+from arkdev.job.catalogue import (
+    INTERNAL_NAMES,
+    Hyperparameter,
+    Kind,
+    catalogue,
+    counterpart_of,
+    entries_of,
 )
-KNOWN_NAMES = NUMERIC_NAMES | {"loss_agg_mode", "save_model_per_epoch"}
-_COUNTS = frozenset({"batch_size", "num_generations"})
+from arkdev.job.methods import CustomizationType
+from arkdev.job.spelling import closest
 
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SLIP = 0.85
+"""Names so alike are one name and a slip of the keyboard; below that they may well be two."""
 
 
 def parse_number(text: str) -> int | float | None:
@@ -62,36 +39,99 @@ def parse_number(text: str) -> int | float | None:
 
 
 def check_value(name: str, value: object) -> object:
-    """Return the value of one hyperparameter, as a number where its name asks for one.
+    """Return the value of one hyperparameter, of the type that its name asks for.
 
     Raises ValueError, with a sentence that can follow the name, for what cannot be meant.
     """
+    if name == "thinking":
+        return _thinking(value)
     if value is None or not isinstance(value, (str, int, float)):
         raise ValueError(f"a string, a number or a boolean is expected, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number")
-    if name not in NUMERIC_NAMES:
+    entry = catalogue().get(name)
+    if entry is None or entry.kind is Kind.UNKNOWN:
         return value
+    if entry.kind is Kind.TEXT:
+        return _text(entry, value)
+    if entry.kind is Kind.BOOLEAN:
+        return _boolean(value)
+    return _number(entry, value)
+
+
+def _number(entry: Hyperparameter, value: str | int | float) -> int | float:
     number = parse_number(value.strip()) if isinstance(value, str) else value
     if number is None or isinstance(number, bool):
         raise ValueError(f"{value!r} is not a number")
-    wanted = range_missed(name, number)
-    if wanted:
-        raise ValueError(f"{value!r} given; {wanted} is expected")
-    return _checked_count(number) if name in _COUNTS else number
+    if entry.kind is Kind.INTEGER and number != int(number):
+        raise ValueError(f"{value!r} is not a whole number")
+    if entry.range is not None and not entry.range.has(number):
+        raise ValueError(f"{value!r} given; {entry.range.wanted} is expected")
+    return int(number) if entry.kind is Kind.INTEGER else number
 
 
-def _checked_count(number: int | float) -> int:
-    if number != int(number) or number < 1:
-        raise ValueError(f"{number!r} is not a whole number of at least 1")
-    return int(number)
+def _boolean(value: str | int | float) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "false": False}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    raise ValueError(f"{value!r} given; true or false is expected")
 
 
-def suspicious_names(values: Mapping[str, object]) -> dict[str, str]:
-    """Return a sentence for each unknown name that is close to a known one, by name."""
-    pairs = ((name, closest(name, KNOWN_NAMES)) for name in values if name not in KNOWN_NAMES)
-    return {
-        name: f"hyperparameters.{name} is not a name that arkdev knows; did you mean {match!r}?"
-        for name, match in pairs
-        if match
-    }
+def _text(entry: Hyperparameter, value: str | int | float) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} given; text is expected")
+    if entry.options and value not in entry.options:
+        raise ValueError(f"{value!r} given; one of {', '.join(entry.options)} is expected")
+    return value
+
+
+def _thinking(value: object) -> dict[str, str]:
+    """Return the form of a sample, ``{"type": ...}``, for that form and for the word alone."""
+    word = value.get("type") if isinstance(value, dict) and set(value) == {"type"} else value
+    if not isinstance(word, str):
+        raise ValueError(f"{value!r} given; a word such as enabled is expected")
+    return {"type": _text(catalogue()["thinking"], word)}
+
+
+def misused_names(values: Mapping[str, object], *, method: CustomizationType) -> dict[str, str]:
+    """Return a sentence for each name that `method` does not take, by name.
+
+    Those are misspelt names, and names of other methods. A name that nothing is like passes: the
+    platform has more than the catalogue (`unknown_names` tells it).
+    """
+    sentences = {name: _misuse(name, method=method) for name in values}
+    return {name: sentence for name, sentence in sentences.items() if sentence}
+
+
+def _misuse(name: str, *, method: CustomizationType) -> str:
+    if name in INTERNAL_NAMES:
+        return "a name of the platform's own, which a job must not set; take it out"
+    known = [entry.name for entry in entries_of(method)]
+    if name in known:
+        return ""
+    instead = counterpart_of(name, method=method)
+    entry = catalogue().get(name)
+    if entry is not None:
+        advice = f"; it is called {instead!r} there" if instead else ""
+        return f"{method} does not take it ({', '.join(entry.methods)} do{advice})"
+    match = closest(name, known, ratio=_SLIP) or closest(name, catalogue(), ratio=_SLIP)
+    if match is None:
+        return ""
+    meant = None if match in known else counterpart_of(match, method=method)
+    advice = f"{meant!r}, as {method} calls {match!r}" if meant else repr(match)
+    return f"not a name that arkdev knows; did you mean {advice}?"
+
+
+def unknown_names(values: Mapping[str, object], *, method: CustomizationType) -> dict[str, str]:
+    """Return a sentence for each name that no source has, by name."""
+    known = [entry.name for entry in entries_of(method)]
+    sentences = {}
+    for name in values:
+        if name in catalogue():
+            continue
+        match = closest(name, known)
+        advice = f"; did you mean {match!r}?" if match else ""
+        sentences[name] = f"not a name that arkdev knows, so nothing checks it{advice}"
+    return sentences

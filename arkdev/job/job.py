@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arkdev.job.models import CustomizationType
+from arkdev.job.methods import CustomizationType
+from arkdev.job.models import ModelCustomizationJob
+from arkdev.job.paths import shown_path
+from arkdev.job.problems import KeyPath, line_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,20 @@ class Job:
     """Names with known number values hold numbers, others what was written."""
     batch_size: int | None
     num_generations: int | None
+    config: ModelCustomizationJob = field(repr=False)
+    """Every field of the job; the debug endpoint's key in it is a `SecretStr`."""
     warnings: tuple[str, ...] = ()
-    where_data: str = ""
-    """file:line of the training files in a job.yaml."""
+    inferred: tuple[str, ...] = ()
+    """What the file leaves open and something else in it decides, a sentence each."""
+    lines: Mapping[KeyPath, int] = field(default_factory=dict, repr=False)
+    """Line of each key of a job.yaml; empty for a job.py."""
+
+    def place(self, key: KeyPath) -> str:
+        """Return file:line of `key` or of what it stands in; the file alone for a job.py."""
+        shown = shown_path(self.source)
+        return f"{shown}:{line_of(self.lines, key)}" if self.lines else shown
+
+    @property
+    def where_data(self) -> str:
+        """file:line of the training files in a job.yaml, else ""."""
+        return self.place(("data", "training_set", "local_files")) if self.lines else ""

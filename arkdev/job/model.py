@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from functools import cache
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     ValidationError,
     model_validator,
@@ -14,18 +16,27 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from arkdev.job.hyperparameters import KNOWN_NAMES
+from arkdev.job.catalogue import catalogue
+from arkdev.job.problems import KeyPath
 from arkdev.job.spelling import unknown_name
 
 _KEYS_OF_PLACES = {
-    "data": ("training_set", "validation_set", "validation_percentage"),
+    "data": (
+        "training_set",
+        "validation_set",
+        "validation_percentage",
+        "preset_dataset",
+        "max_invalid_records_ratio",
+        "max_invalid_records_number",
+    ),
     "data.training_set": ("local_files", "tos_bucket", "tos_paths", "datasets"),
+    "an entry of data.training_set.datasets": ("dataset_id", "multiplier", "sample_count"),
+    "data.preset_dataset": ("inject_multiplier", "inject_sample_count"),
     "custom_rl_pipeline": ("pipeline_type", "rollout", "graders", "teachers"),
     "model_reference": ("foundation_model", "custom_model_id"),
     "model_reference.foundation_model": ("model_version",),
     "debug_config": ("apikey", "endpoint_id"),
-    "a plugin, beside its name": ("python_func",),
-    "hyperparameters": tuple(sorted(KNOWN_NAMES)),
+    "a plugin, beside its name": ("python_func", "runtime"),
     "the top level of the job": (
         "customization_type",
         "model_reference",
@@ -36,16 +47,38 @@ _KEYS_OF_PLACES = {
         "save_model_limit",
         "debug_config",
         "resource_group",
+        "tags",
     ),
 }
-_PLACE_OF_KEY = {key: place for place, keys in _KEYS_OF_PLACES.items() for key in keys}
+
+
+@cache
+def _place_of_key() -> dict[str, str]:
+    places = {key: place for place, keys in _KEYS_OF_PLACES.items() for key in keys}
+    return {**dict.fromkeys(catalogue(), "hyperparameters"), **places}
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is expected, not a boolean")
+    return value
+
+
+NoBoolean = BeforeValidator(_no_boolean)
+"""For numbers: Python would take True for 1."""
 
 
 class JobModel(BaseModel):
     """A part of the job. An unknown key is an error that names the key that was meant.
 
-    Errors never show the values, because one of them may be an API key.
+    Errors never show the values, because one of them may be an API key. What keys say to each other
+    is checked whatever else is wrong, so that all of it is told at once.
     """
+
+    excluding: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Keys of which only one may be given."""
+    required_one: ClassVar[tuple[str, ...]] = ()
+    """Keys of which exactly one has to be given."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -57,14 +90,36 @@ class JobModel(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain_errors(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        found: list[InitErrorDetails] = []
+        model = None
         try:
-            return handler(value)
+            model = handler(value)
         except ValidationError as error:
-            found = [
+            found += [
                 _line_error(cls._sentence(details), details["loc"])
                 for details in error.errors(include_url=False, include_input=False)
             ]
-            raise ValidationError.from_exception_data(cls.__name__, found) from None
+        given = _given(value)
+        if given is not None:
+            found += [_line_error(text, place) for place, text in cls.conflicts(given).items()]
+        if found or model is None:
+            raise ValidationError.from_exception_data(cls.__name__, found)
+        return model
+
+    @classmethod
+    def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:
+        """Return what is wrong between the keys that were `given` (not None), by its place.
+
+        Their values are as they were written: objects or plain dicts, valid or not.
+        """
+        problems: dict[KeyPath, str] = {}
+        for names in (*cls.excluding, cls.required_one):
+            there = [name for name in names if name in given]
+            if len(there) > 1:
+                problems[(there[-1],)] = f"{' and '.join(there)} exclude each other; give one"
+        if cls.required_one and not any(name in given for name in cls.required_one):
+            problems[()] = f"one of {' and '.join(cls.required_one)} is missing"
+        return problems
 
     @classmethod
     def _sentence(cls, details: ErrorDetails) -> str:
@@ -73,13 +128,26 @@ class JobModel(BaseModel):
         if details["type"] != "extra_forbidden":
             return details["msg"].removeprefix("Value error, ")
         key = str(details["loc"][-1])
-        place = _PLACE_OF_KEY.get(key)
+        place = _place_of_key().get(key)
         if place:
             return f"misplaced key {key!r}; it belongs in {place}"
         return unknown_name("key", key, known=cls.model_fields)
 
 
-def _line_error(sentence: str, place: tuple[str | int, ...]) -> InitErrorDetails:
+def _given(value: Any) -> Mapping[str, Any] | None:
+    if isinstance(value, JobModel):
+        value = vars(value)
+    if not isinstance(value, dict):
+        return None
+    return {name: item for name, item in value.items() if item is not None}
+
+
+def part_of(whole: Any, name: str) -> Any:
+    """Return the value of `name` in an object or a plain dict of the job; None when it has none."""
+    return whole.get(name) if isinstance(whole, dict) else getattr(whole, name, None)
+
+
+def _line_error(sentence: str, place: KeyPath) -> InitErrorDetails:
     problem = PydanticCustomError("job", sentence)
     return InitErrorDetails(type=problem, loc=place, input=None)
 
@@ -90,7 +158,7 @@ def located_errors(problems: Mapping[str, str]) -> ValidationError:
     return ValidationError.from_exception_data("mapping", found)
 
 
-def describe_errors(error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+def describe_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
     """Return the place (a path of keys and indexes) and the sentence of each problem found."""
     return [
         (details["loc"], details["msg"])
@@ -98,7 +166,7 @@ def describe_errors(error: ValidationError) -> list[tuple[tuple[str | int, ...],
     ]
 
 
-def dotted(place: tuple[str | int, ...]) -> str:
+def dotted(place: KeyPath) -> str:
     """Write a path of keys and indexes as it is spoken: ``graders[0].plugin.name``."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     return "".join(parts).removeprefix(".")

@@ -6,27 +6,24 @@ YAML file can be read with every scalar kept as its author wrote it.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import (
-    AliasChoices,
-    BeforeValidator,
     Field,
-    FiniteFloat,
     PlainValidator,
     SecretStr,
     SerializeAsAny,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 
 from arkdev.errors import ComesLaterError
 from arkdev.job.capture import JobSubmitted, current_capture
+from arkdev.job.data import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.hyperparameters import check_value
-from arkdev.job.model import JobModel, located_errors
-from arkdev.job.paths import filesystem_path
+from arkdev.job.methods import DEFAULT_PIPELINE, METHOD_OF_PIPELINE, CustomizationType
+from arkdev.job.model import JobModel, NoBoolean, located_errors
 from arkdev.job.pipelines import (
     GRPOPipeline,
     OPDPipeline,
@@ -35,7 +32,9 @@ from arkdev.job.pipelines import (
     PluginSpec,
     PPOPipeline,
 )
+from arkdev.job.problems import KeyPath
 from arkdev.job.references import FoundationModelReference, ModelReference, TeacherConfig
+from arkdev.job.rules import job_conflicts
 from arkdev.job.spelling import unknown_name
 from arkdev.plugin.source import callers_place
 
@@ -59,126 +58,26 @@ __all__ = [
 ]
 
 
-class CustomizationType(StrEnum):
-    """The training methods: the seven documented ones (JOB-04), OPD and OPDLoRA (Y-12)."""
+MAX_SAVED_MODELS = 10
+"""The platform's limit of `save_model_limit`."""
 
-    FinetuneSft = "FinetuneSft"
-    FinetuneLoRA = "FinetuneLoRA"
-    DPO = "DPO"
-    DPOLoRA = "DPOLoRA"
-    GRPO = "GRPO"
-    GRPOLoRA = "GRPOLoRA"
-    PPO = "PPO"
-    OPD = "OPD"
-    OPDLoRA = "OPDLoRA"
-
-    @property
-    def is_rl(self) -> bool:
-        """True for the methods that need a pipeline (Y-13)."""
-        return self in _PIPELINE_OF_TYPE
-
-
-_PIPELINE_OF_TYPE: dict[CustomizationType, type[Pipeline]] = {
-    CustomizationType.GRPO: GRPOPipeline,
-    CustomizationType.GRPOLoRA: GRPOPipeline,
-    CustomizationType.PPO: PPOPipeline,
-    CustomizationType.OPD: OPDPipeline,
-    CustomizationType.OPDLoRA: OPDPipeline,
-}
 _PIPELINES: dict[str, type[Pipeline]] = {
     kind.__name__: kind for kind in (GRPOPipeline, PPOPipeline, OPDPipeline)
-}
-_INFERRED_TYPE = {
-    "GRPOPipeline": CustomizationType.GRPO,
-    "PPOPipeline": CustomizationType.PPO,
-    "OPDPipeline": CustomizationType.OPD,
 }
 
 
 class Tag(JobModel):
     """A label of the job (X-16)."""
 
-    key: str
+    key: Annotated[str, Field(min_length=1)]
     value: str = ""
-
-
-class DatasetReference(JobModel):
-    """A dataset on the platform; `multiplier` or `sample_count` of it (JOB-20..23)."""
-
-    dataset_id: str | None = None
-    dataset_version_id: str | None = None
-    multiplier: FiniteFloat | None = None
-    sample_count: int | None = None
-
-
-class PresetDataset(JobModel):
-    """A preset dataset to mix in (JOB-25..27)."""
-
-    dataset_version_id: str
-    inject_multiplier: FiniteFloat | None = None
-    inject_sample_count: int | None = None
-
-
-def _as_list(value: Any) -> Any:
-    return value if value is None or isinstance(value, list) else [value]
-
-
-PresetDatasets = Annotated[
-    list[PresetDataset] | None,
-    BeforeValidator(_as_list),
-    Field(
-        validation_alias=AliasChoices("preset_dataset", "preset_datasets", "PresetDatasets"),
-    ),
-]
-
-
-class TrainingDataset(JobModel):
-    """Where samples come from: exactly one of three forms (JOB-14). Also for validation."""
-
-    local_files: list[str] | None = None
-    """Paths relative to the workspace's root."""
-    tos_bucket: str | None = None
-    tos_paths: list[str] | None = None
-    datasets: list[DatasetReference] | None = None
-    preset_dataset: PresetDatasets = None
-
-    @field_validator("local_files")
-    @classmethod
-    def _can_name_files(cls, value: list[str] | None) -> list[str] | None:
-        for text in value or []:
-            filesystem_path(text)
-        return value
-
-    @model_validator(mode="after")
-    def _exactly_one_form(self) -> TrainingDataset:
-        forms = [
-            self.local_files is not None,
-            self.tos_bucket is not None or self.tos_paths is not None,
-            self.datasets is not None,
-        ]
-        if sum(forms) != 1:
-            raise ValueError(
-                "give exactly one of local_files, tos_bucket with tos_paths, and datasets"
-            )
-        return self
-
-
-class Data(JobModel):
-    """The data of a job (JOB-12..31, nesting by X-23)."""
-
-    training_set: TrainingDataset
-    validation_set: TrainingDataset | None = None
-    validation_percentage: FiniteFloat | None = None
-    preset_dataset: PresetDatasets = None
-    max_invalid_records_ratio: FiniteFloat | None = None
-    max_invalid_records_number: int | None = None
 
 
 class ModelCustomizationJobRLDebugConfig(JobModel):
     """The endpoint of a debug job (DBG-02..04). The key never shows in text or dumps."""
 
     apikey: SecretStr
-    endpoint_id: str
+    endpoint_id: Annotated[str, Field(min_length=1)]
 
 
 def _pipeline(value: Any, info: ValidationInfo) -> Pipeline:
@@ -189,8 +88,8 @@ def _pipeline(value: Any, info: ValidationInfo) -> Pipeline:
         raise ValueError(f"one of {', '.join(_PIPELINES)} is expected")
     named = value.get("pipeline_type")
     if named is None:
-        kind = _PIPELINE_OF_TYPE.get(info.data.get("customization_type") or CustomizationType.GRPO)
-        return (kind or GRPOPipeline).model_validate(value)
+        method = info.data.get("customization_type")
+        named = (method and method.pipeline) or DEFAULT_PIPELINE
     if named not in _PIPELINES:
         raise ValueError(unknown_name("pipeline_type", str(named), known=_PIPELINES))
     return _PIPELINES[named].model_validate(value)
@@ -209,10 +108,15 @@ class ModelCustomizationJob(JobModel):
     custom_rl_pipeline: SerializeAsAny[Annotated[Pipeline, PlainValidator(_pipeline)]] | None = None
     enable_trajectory: bool | None = None
     hyperparameters: dict[str, Any] = Field(default_factory=dict)
-    save_model_limit: int | None = None
+    save_model_limit: Annotated[int, Field(ge=1, le=MAX_SAVED_MODELS), NoBoolean] | None = None
     debug_config: ModelCustomizationJobRLDebugConfig | None = None
     tags: list[Tag] | None = None
-    resource_group: str | None = None
+    resource_group: Annotated[str, Field(min_length=1)] | None = None
+
+    @classmethod
+    def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:
+        """What the method, the pipeline and the other keys say to each other."""
+        return super().conflicts(given) | job_conflicts(given)
 
     @field_validator("customization_type", mode="before")
     @classmethod
@@ -236,23 +140,12 @@ class ModelCustomizationJob(JobModel):
             raise located_errors(problems)
         return checked
 
-    @model_validator(mode="after")
-    def _method_fits_pipeline(self) -> ModelCustomizationJob:
-        if self.customization_type is None and self.custom_rl_pipeline is None:
-            raise ValueError("customization_type is missing, and no pipeline says it")
-        method = self.method
-        if method.is_rl and self.custom_rl_pipeline is None:
-            raise ValueError(f"{method} needs a custom_rl_pipeline with at least one grader")
-        if not method.is_rl and self.custom_rl_pipeline is not None:
-            raise ValueError(f"{method} takes no custom_rl_pipeline")
-        return self
-
     @property
     def method(self) -> CustomizationType:
         """The training method, given or inferred from the pipeline."""
         if self.customization_type is not None:
             return self.customization_type
-        return _INFERRED_TYPE[type(self.custom_rl_pipeline).__name__]
+        return METHOD_OF_PIPELINE[type(self.custom_rl_pipeline).__name__]
 
     def model_post_init(self, _context: Any) -> None:
         """Let the reader of a job.py know of the job."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, FiniteFloat, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    field_validator,
+    model_validator,
+)
 
-from arkdev.job.model import JobModel, located_errors
+from arkdev.errors import ConfigurationError
+from arkdev.job.model import JobModel, NoBoolean, located_errors
+from arkdev.job.problems import KeyPath
 from arkdev.job.references import TeacherConfig
+from arkdev.plugin.runtime import Runtime
 
 _REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -41,13 +51,7 @@ def _environment(value: Any) -> Any:
     return value
 
 
-def _no_boolean(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number is expected, not a boolean")
-    return value
-
-
-Weight = Annotated[FiniteFloat, BeforeValidator(_no_boolean)]
+Weight = Annotated[FiniteFloat, NoBoolean]
 Environment = Annotated[dict[str, str], BeforeValidator(_environment)]
 
 
@@ -60,6 +64,15 @@ class PluginRuntime(JobModel):
     max_replicas: int | None = None
     max_concurrency: int | None = None
     request_concurrency: int | None = None
+
+    @model_validator(mode="after")
+    def _within_the_limits(self) -> PluginRuntime:
+        """The limits are those of the decorator's `Runtime`."""
+        try:
+            Runtime(**self.model_dump(exclude_none=True))
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
+        return self
 
 
 class PluginSpec(JobModel):
@@ -156,6 +169,13 @@ def _single_rollout(value: Any) -> Any:
     return value
 
 
+def _unweighed(rollout: PipelinePluginWrapper | None) -> PipelinePluginWrapper | None:
+    """Refuse a weight that would do nothing; public job files write the 1 of X-20."""
+    if rollout is not None and rollout.reward_weight not in (None, 1.0):
+        raise ValueError("a rollout has no weight; weight belongs to a grader")
+    return rollout
+
+
 def _grader_list(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and not value:
         raise ValueError("at least one grader is needed")
@@ -171,8 +191,18 @@ class Pipeline(JobModel):
     """
 
     pipeline_type: str
-    rollout: Annotated[PipelinePluginWrapper | None, BeforeValidator(_single_rollout)] = None
+    rollout: Annotated[
+        PipelinePluginWrapper | None, BeforeValidator(_single_rollout), AfterValidator(_unweighed)
+    ] = None
     graders: Annotated[list[PipelinePluginWrapper], BeforeValidator(_grader_list)]
+
+    @field_validator("graders")
+    @classmethod
+    def _some_weight(cls, graders: list[PipelinePluginWrapper]) -> list[PipelinePluginWrapper]:
+        """Without a reward nothing is learned, but for the teacher's signal in OPD (OPD-05)."""
+        if cls is not OPDPipeline and all(grader.reward_weight == 0 for grader in graders):
+            raise ValueError("every grader has weight 0, so there is no final reward")
+        return graders
 
 
 class GRPOPipeline(Pipeline):
@@ -192,3 +222,11 @@ class OPDPipeline(Pipeline):
 
     pipeline_type: Literal["OPDPipeline"] = "OPDPipeline"
     teachers: dict[str, TeacherConfig] = Field(default_factory=dict)
+
+    @classmethod
+    def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:
+        """Without a teacher there is nothing to distil."""
+        missing: dict[KeyPath, str] = {
+            ("teachers",): "at least one is needed: a name and its model"
+        }
+        return super().conflicts(given) | ({} if given.get("teachers") else missing)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from arkdev.errors import ConfigurationError
+
+KeyPath = tuple[str | int, ...]
+"""Keys and indexes from the top of a document to one value."""
 
 _Error = TypeVar("_Error", bound=ConfigurationError)
 
@@ -20,6 +23,12 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}"
+
+
+def line_of(lines: Mapping[KeyPath, int], key: KeyPath) -> int:
+    """Return the line of the longest part of `key` that a document has, else the first one."""
+    found = (lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines)
+    return next(found, 1)
 
 
 def make_error(kind: type[_Error], problems: Sequence[Problem], *, hint: str = "") -> _Error:

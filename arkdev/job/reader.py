@@ -2,62 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from arkdev.errors import JobError
-from arkdev.job.hyperparameters import suspicious_names
+from arkdev.job.data import MAX_FILE_BYTES, TrainingDataset
+from arkdev.job.hyperparameters import unknown_names
 from arkdev.job.job import Job, PluginReference
 from arkdev.job.model import describe_errors, dotted
-from arkdev.job.models import ModelCustomizationJob, PipelinePluginWrapper, TrainingDataset
+from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.paths import filesystem_path, shown_path
-from arkdev.job.problems import Problem, make_error
+from arkdev.job.pipelines import PipelinePluginWrapper
+from arkdev.job.problems import KeyPath, Problem, line_of, make_error
 from arkdev.job.python_source import revalidated, run_job_file
 from arkdev.job.workspace import JOB_FILES
-from arkdev.job.yaml_tree import KeyPath, PlainScalar, YamlTree, parse_yaml
+from arkdev.job.yaml_tree import PlainScalar, YamlTree, parse_yaml
 from arkdev.plugin.decorators import plugin_of
 
 MAX_BYTES = 1_000_000
 
 
-def read_job(root: Path, path: Path | None = None) -> Job | None:
-    """Read the job of the workspace at `root`, or the one in the file `path`.
+class InvalidJobError(JobError):
+    """A job.yaml that is no job; `tree` is what it says all the same."""
 
-    Without `path` the first of `JOB_FILES` is read; None when there is none. Files that the job
-    names are relative to `root`. Raises `JobError` with file:line for all that is wrong.
+    tree: YamlTree
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A valid job and the places of its keys."""
+
+    config: ModelCustomizationJob
+    path: Path
+    root: Path
+    lines: Mapping[KeyPath, int]
+
+    def place(self, key: KeyPath) -> str:
+        return f"{shown_path(self.path)}:{line_of(self.lines, key)}" if self.lines else ""
+
+
+def find_job_file(root: Path, path: Path | None = None) -> Path | None:
+    """Return the job file `path`, or the first of `JOB_FILES` in the workspace at `root`.
+
+    None when there is none. Raises `JobError` for a path that is no file.
     """
     root = Path(root).absolute()
     if path is None:
         found = (root / name for name in JOB_FILES if (root / name).is_file())
-        first = next(found, None)
-        return None if first is None else _read(first, root=root)
+        return next(found, None)
     path = Path(path).absolute()
     if not path.is_file():
         raise JobError(
             "there is no such job file",
             where=shown_path(path),
-            hint="without --job the workspace's own job.yaml or job.py is read",
+            hint="when none is named, the workspace's own job.yaml or job.py is read",
         )
-    return _read(path, root=root)
+    return path
 
 
-def _read(path: Path, *, root: Path) -> Job:
-    warnings: list[str] = []
-    if path.suffix == ".py":
-        config = revalidated(run_job_file(path, root=root), path=path)
-        return _normalised(config, source=path, root=root, warnings=warnings)
-    if path.suffix in (".yaml", ".yml"):
-        config, tree = _read_yaml(path)
+def require_job_file(root: Path, path: Path | None = None) -> Path:
+    """Return the job file as `find_job_file` does. Raises `JobError` also when there is none."""
+    found = find_job_file(root, path)
+    if found is None:
+        raise JobError(
+            f"no job.yaml or job.py in {shown_path(root)}",
+            hint="name the file, or run `arkdev init DIR` for a workspace",
+        )
+    return found
 
-        def place(key: KeyPath) -> str:
-            return f"{shown_path(path)}:{tree.line_of(key)}"
 
-        return _normalised(config, source=path, root=root, warnings=warnings, place=place)
+def read_job(root: Path, path: Path | None = None) -> Job | None:
+    """Read the job of the workspace at `root`, or the one in the file `path`.
+
+    None when there is none. Files that the job names are relative to `root`. Raises `JobError` with
+    file:line for all that is wrong; an `InvalidJobError` for a job.yaml that says something.
+    """
+    root = Path(root).absolute()
+    found = find_job_file(root, path)
+    if found is None:
+        return None
+    if found.suffix == ".py":
+        config = revalidated(run_job_file(found, root=root), path=found)
+        return _normalised(_Source(config, path=found, root=root, lines={}))
+    if found.suffix in (".yaml", ".yml"):
+        config, tree = _read_yaml(found)
+        return _normalised(_Source(config, path=found, root=root, lines=tree.lines))
     raise JobError(
-        f"a job file ends in .yaml, .yml or .py, not in {path.suffix!r}", where=shown_path(path)
+        f"a job file ends in .yaml, .yml or .py, not in {found.suffix!r}", where=shown_path(found)
     )
 
 
@@ -76,20 +111,29 @@ def _read_yaml(path: Path) -> tuple[ModelCustomizationJob, YamlTree]:
     tree = parse_yaml(text, source=source)
     if not tree.problems and not isinstance(tree.value, dict):
         tree.problems.append(Problem(f"{source}:1", "a mapping with the job's fields is expected"))
-    if tree.problems:
-        raise make_error(JobError, tree.problems)
-    _type_hyperparameters(tree.value)
-    try:
-        return ModelCustomizationJob.model_validate(tree.value), tree
-    except ValidationError as error:
-        problems = [
-            Problem(
-                f"{source}:{tree.line_of(place)}",
-                f"{dotted(place)}: {message}" if place else message,
-            )
-            for place, message in describe_errors(error)
-        ]
-        raise make_error(JobError, problems) from error
+    problems = list(tree.problems)
+    config = None
+    if isinstance(tree.value, dict):
+        _type_hyperparameters(tree.value)
+        try:
+            config = ModelCustomizationJob.model_validate(tree.value)
+        except ValidationError as error:
+            problems += [
+                Problem(
+                    f"{source}:{line_of(tree.lines, place)}",
+                    f"{dotted(place)}: {message}" if place else message,
+                )
+                for place, message in describe_errors(error)
+            ]
+    if problems or config is None:
+        invalid = make_error(InvalidJobError, sorted(problems, key=_line_number))
+        invalid.tree = tree
+        raise invalid
+    return config, tree
+
+
+def _line_number(problem: Problem) -> int:
+    return next((int(part) for part in problem.where.split(":")[1:] if part.isdigit()), 0)
 
 
 def _type_hyperparameters(values: dict[str, Any]) -> None:
@@ -104,49 +148,64 @@ def _type_hyperparameters(values: dict[str, Any]) -> None:
         values.pop("hyperparameters", None)
 
 
-def _no_place(_key: KeyPath) -> str:
-    return ""
-
-
-def _normalised(
-    config: ModelCustomizationJob,
-    *,
-    source: Path,
-    root: Path,
-    warnings: list[str],
-    place: Callable[[KeyPath], str] = _no_place,
-) -> Job:
+def _normalised(source: _Source) -> Job:
+    config, place = source.config, source.place
     pipeline = config.custom_rl_pipeline
     above: KeyPath = ("custom_rl_pipeline",)
     rollout = pipeline.rollout if pipeline else None
     model = config.model_reference.foundation_model
     values = config.hyperparameters
-    for name, sentence in suspicious_names(values).items():
-        where = place(("hyperparameters", name)) or shown_path(source)
-        warnings.append(f"{where}: {sentence}")
+    _check_sizes(source)
     return Job(
-        source=source,
+        source=source.path,
         name=config.name,
         customization_type=config.method,
         model_name=model.name if model else None,
         model_version=model.model_version if model else None,
         custom_model_id=config.model_reference.custom_model_id,
-        rollout=_reference(rollout, where=place((*above, "rollout"))) if rollout else None,
+        rollout=plugin_reference(rollout, where=place((*above, "rollout"))) if rollout else None,
         graders=tuple(
-            _reference(grader, where=place((*above, "graders", index)))
+            plugin_reference(grader, where=place((*above, "graders", index)))
             for index, grader in enumerate(pipeline.graders if pipeline else ())
         ),
-        training_files=_files(config.data.training_set, root=root),
-        validation_files=_files(config.data.validation_set, root=root),
+        training_files=local_files(config.data.training_set, root=source.root),
+        validation_files=local_files(config.data.validation_set, root=source.root),
         hyperparameters=values,
         batch_size=values.get("batch_size"),
         num_generations=values.get("num_generations"),
-        warnings=tuple(warnings),
-        where_data=place(("data", "training_set", "local_files")),
+        config=config,
+        warnings=tuple(
+            f"{place(('hyperparameters', name)) or shown_path(source.path)}: "
+            f"hyperparameters.{name}: {sentence}"
+            for name, sentence in unknown_names(values, method=config.method).items()
+        ),
+        inferred=tuple(_inferred(source)),
+        lines=source.lines,
     )
 
 
-def _reference(plugin: PipelinePluginWrapper, *, where: str) -> PluginReference:
+def _inferred(source: _Source) -> list[str]:
+    config = source.config
+    pipeline = config.custom_rl_pipeline
+    if pipeline is None:
+        return []
+    said = []
+    kind = type(pipeline).__name__
+    is_named = not source.lines or ("custom_rl_pipeline", "pipeline_type") in source.lines
+    if config.customization_type is None:
+        basis = f"a {kind} trains by it" if is_named else "no pipeline_type is given either"
+        said.append(f"customization_type: {config.method}, because {basis}")
+    if not is_named:
+        said.append(f"custom_rl_pipeline.pipeline_type: {kind}, because {config.method} takes that")
+    if pipeline.rollout is None:
+        said.append(
+            "custom_rl_pipeline.rollout: the built-in single-turn one, because none is given"
+        )
+    return said
+
+
+def plugin_reference(plugin: PipelinePluginWrapper, *, where: str) -> PluginReference:
+    """Return what the rest of arkdev loads a plugin by."""
     function = plugin.function
     if isinstance(function, str):
         name = function.partition(":")[2]
@@ -163,6 +222,34 @@ def _reference(plugin: PipelinePluginWrapper, *, where: str) -> PluginReference:
     )
 
 
-def _files(data: TrainingDataset | None, *, root: Path) -> tuple[Path, ...]:
+def local_files(data: TrainingDataset | None, *, root: Path) -> tuple[Path, ...]:
+    """Return the absolute paths of a set's local files."""
     names = (data.local_files or []) if data else []
     return tuple(root / filesystem_path(name) for name in names)
+
+
+def _check_sizes(source: _Source) -> None:
+    """Raise `JobError` for files that the platform does not take, before anything starts."""
+    data = source.config.data
+    problems = [
+        Problem(
+            source.place(("data", name, "local_files", index)) or shown_path(source.path),
+            f"data.{name}.local_files[{index}]: {too_large}",
+        )
+        for name in ("training_set", "validation_set")
+        for index, path in enumerate(local_files(getattr(data, name), root=source.root))
+        if (too_large := size_problem(path))
+    ]
+    if problems:
+        raise make_error(JobError, problems)
+
+
+def size_problem(path: Path) -> str:
+    """Say that a file is larger than the platform takes (JOB-16); "" when it is not, or missing."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return ""
+    if size <= MAX_FILE_BYTES:
+        return ""
+    return f"{shown_path(path)} has {size:,} bytes; a file may have 2 GB ({MAX_FILE_BYTES:,})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import model_validator
+from pydantic import field_validator
 
 from arkdev.job.model import JobModel
 
@@ -17,14 +17,17 @@ class FoundationModelReference(JobModel):
 class ModelReference(JobModel):
     """A foundation model or a custom model `cm-…`, exactly one of them (JOB-06..11)."""
 
+    required_one = ("foundation_model", "custom_model_id")
+
     foundation_model: FoundationModelReference | None = None
     custom_model_id: str | None = None
 
-    @model_validator(mode="after")
-    def _exactly_one(self) -> ModelReference:
-        if (self.foundation_model is None) == (self.custom_model_id is None):
-            raise ValueError("give exactly one of foundation_model and custom_model_id")
-        return self
+    @field_validator("custom_model_id")
+    @classmethod
+    def _is_an_id(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith("cm-"):
+            raise ValueError(f"{value!r} is no id of a custom model; those begin with cm-")
+        return value
 
 
 class TeacherConfig(JobModel):

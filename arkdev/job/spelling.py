@@ -8,14 +8,17 @@ from difflib import SequenceMatcher
 _CLOSE_ENOUGH = 0.7
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the name in `known` that `word` was probably meant to be, or None."""
+def closest(word: str, known: Iterable[str], *, ratio: float = _CLOSE_ENOUGH) -> str | None:
+    """Return the name in `known` that `word` was probably meant to be, or None.
+
+    `ratio`: how alike the two have to be, 1 being the same.
+    """
     folded = word.casefold()
     scored = [
         (SequenceMatcher(None, folded, name.casefold()).ratio(), name) for name in sorted(known)
     ]
-    ratio, name = max(scored, default=(0.0, ""))
-    return name if ratio >= _CLOSE_ENOUGH else None
+    best, name = max(scored, default=(0.0, ""))
+    return name if best >= ratio else None
 
 
 def unknown_name(kind: str, word: str, *, known: Iterable[str]) -> str:

@@ -15,14 +15,11 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from arkdev.job.hyperparameters import parse_number
-from arkdev.job.problems import Problem
+from arkdev.job.problems import KeyPath, Problem
 
 MAX_DEPTH = 100
 MAX_VALUES = 50_000
 """Aliases counted as often as they are used: a few lines of them can stand for billions."""
-
-KeyPath = tuple[str | int, ...]
-"""Keys and indexes from the top of a document to one value."""
 
 _STRING = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
@@ -50,13 +47,6 @@ class YamlTree:
     value: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-
-    def line_of(self, path: KeyPath) -> int:
-        """Return the line of the longest part of `path` that the document has."""
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.lines:
-                return self.lines[path[:length]]
-        return 1
 
 
 def parse_yaml(text: str, *, source: str) -> YamlTree:

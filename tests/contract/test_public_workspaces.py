@@ -525,7 +525,7 @@ def test_older_names_of_graders_and_exceptions_mean_what_they_meant(
 
 LATER_COMMANDS = [
     "list resource_group --mcj --file job.yaml --only-matched",
-    "get foundation-model --model m --version 1 --fields hyperparameters",
+    "get mcj mcj-x",
     "create mcj -f job.yaml",
     "list mcj -ps 20 -pn 2 -t RL",
     "pull mcj mcj-x --include-data",
@@ -538,7 +538,7 @@ LATER_COMMANDS = [
 @pytest.mark.parametrize("line", LATER_COMMANDS)
 def test_a_documented_command_of_later_work_says_so(arkdev: Command, line: str) -> None:
     told = arkdev(*line.split())
-    words = " ".join(line.split()[: 2 if line.startswith("test") else 1])
+    words = " ".join(line.split()[: 2 if line.startswith(("test", "get")) else 1])
     assert (told.exit_code, told.out) == (2, "")
     assert f"`arkdev {words}` is not built yet: it comes with " in told.err
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -81,6 +83,12 @@ def test_no_row_is_marked_todo_whose_test_is_written() -> None:
 )
 def test_no_row_still_waits_for_its_test() -> None:
     assert {row: entry["test"] for row, entry in ROWS.items() if "todo" in entry} == {}
+
+
+def test_the_page_of_rows_is_made_from_this_table() -> None:
+    script = [sys.executable, str(ROOT / ".ci" / "rows.py"), "--check"]
+    told = subprocess.run(script, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 @pytest.mark.docs

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from arkdev.cli.main import build_app
-from tests.integration.workspace import Command, Workspace
+from tests.integration.workspace import Command, Workspace, job_yaml
 
 
 def _commands() -> dict[str, object]:
@@ -26,7 +26,9 @@ def _commands() -> dict[str, object]:
 
 COMMANDS = _commands()
 
+LOOK_UP = "get foundation-model --model m --version 1"
 ENDS = {
+    "check": [("check", 0), ("check none.yaml", 2), ("check broken.yaml", 2)],
     "doctor": [("doctor", 0)],
     "endpoint check": [
         ("endpoint check scripted", 0),
@@ -35,7 +37,20 @@ ENDS = {
     ],
     "endpoint list": [("endpoint list", 0)],
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "get foundation-model": [
+        (LOOK_UP, 0),
+        (f"{LOOK_UP} --fields hyperparameters GRPO", 0),
+        (f"{LOOK_UP} RLHF", 2),
+        (f"{LOOK_UP} --fields price", 2),
+    ],
     "init": [("init new", 0), ("init .", 2), ("init --list", 0), ("init a b", 2)],
+    "plan": [
+        ("plan", 0),
+        ("plan --backend remote", 0),
+        ("plan --backend cloud", 2),
+        ("plan bucket.yaml --backend remote", 0),
+        ("plan bucket.yaml --backend local", 2),
+    ],
     "replay": [("replay latest", 2), ("replay nothing --diff recorded recorded", 2)],
     "run": [("run good.py", 0), ("run bad.py", 1), ("run exits.py", 3), ("run none.py", 2)],
     "runs": [("runs", 0)],
@@ -65,6 +80,9 @@ def test_a_command_ends_with_the_documented_code(
     exit_code: int,
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # the real Ark is not asked
+    workspace.write("broken.yaml", job_yaml(nmae="x"))
+    in_bucket = {"training_set": {"tos_bucket": "b", "tos_paths": ["p.jsonl"]}}
+    workspace.write("bucket.yaml", job_yaml(data=in_bucket))
     workspace.write("good.py", "")
     workspace.write("bad.py", "raise ValueError('no')")
     workspace.write("exits.py", "raise SystemExit(3)")

@@ -26,6 +26,9 @@ COMMANDS = {
     "init": "init new --template minimal --json",
     "init-list": "init --list --json",
     "doctor": "doctor --json",
+    "check": "check --json",
+    "plan": "plan --backend remote --json",
+    "get-foundation-model": "get foundation-model --model m --version 1 --json",
 }
 
 
@@ -98,7 +101,7 @@ def test_every_document_has_a_command_here() -> None:
 
 def test_the_schemas_are_listed_and_an_unknown_one_is_refused(arkdev: Command) -> None:
     told = arkdev("schema")
-    assert [line.split()[0] for line in told.out.splitlines()] == list(DOCUMENTS)
+    assert [line.split()[0] for line in told.out.splitlines()] == [*DOCUMENTS, "job"]
     told = arkdev("schema", "runz")
     assert (told.exit_code, told.out) == (2, "")
     assert "did you mean 'runs'?" in told.err

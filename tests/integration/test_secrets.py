@@ -14,7 +14,8 @@ from tests.integration.workspace import Command, Workspace, job_yaml
 KEY = "sk-sentinel-5a1f0c77e2"
 DECLARED = "declared-sentinel-90b1dd"
 TOKEN = "token-sentinel-44ac1e"
-SENTINELS = (KEY, DECLARED, TOKEN)
+DEBUG = "debug-sentinel-7be02f"
+SENTINELS = (KEY, DECLARED, TOKEN, DEBUG)
 
 LEAKS = """
     import logging
@@ -51,11 +52,14 @@ LEAKS = """
 """
 
 COMMANDS = {
+    "check": ["check"],
     "doctor": ["doctor"],
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
+    "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
     "init": ["init", "new"],
+    "plan": ["plan"],
     "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
@@ -123,7 +127,8 @@ def test_no_command_shows_or_stores_a_secret(
         "rollout": {"plugin": "plugins.rollout:answer", "envs": {"DECLARED": DECLARED}},
         "graders": ["plugins.rollout:one"],
     }
-    workspace.write("job.yaml", job_yaml(custom_rl_pipeline=pipeline))
+    debug = {"apikey": DEBUG, "endpoint_id": "ep-1"}
+    workspace.write("job.yaml", job_yaml(custom_rl_pipeline=pipeline, debug_config=debug))
     arkdev("test", "plugin")
     for name, arguments in {**COMMANDS, **MORE}.items():
         arguments = [argument.replace("TOKEN", TOKEN) for argument in arguments]

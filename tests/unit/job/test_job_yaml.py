@@ -158,25 +158,25 @@ def test_model_version_stays_what_the_author_wrote(tmp_path: Path, version: str)
 def test_hyperparameters_are_numbers_written_either_way(tmp_path: Path) -> None:
     values = """\
 hyperparameters:
-  learning_rate: 1e-5
-  lr: "2e-6"
+  lr: 1e-5
+  kl_coefficient: "2e-6"
   batch_size: "128"
   num_generations: 8
   temperature: 0.7
   loss_agg_mode: token-mean
   some_code: 0123
-  save_model_per_epoch: true
+  enable_routing_replay: true
 """
     job = read(tmp_path, MINIMAL + values)
     assert job.hyperparameters == {
-        "learning_rate": 1e-5,
-        "lr": 2e-6,
+        "lr": 1e-5,
+        "kl_coefficient": 2e-6,
         "batch_size": 128,
         "num_generations": 8,
         "temperature": 0.7,
         "loss_agg_mode": "token-mean",
         "some_code": "0123",
-        "save_model_per_epoch": True,
+        "enable_routing_replay": True,
     }
     assert (job.batch_size, job.num_generations) == (128, 8)
 
@@ -184,8 +184,14 @@ hyperparameters:
 @pytest.mark.parametrize(
     ("name", "written"),
     [
-        ("learning_rate", "1e-5x"),
-        ("learning_rate", ".nan"),
+        ("lr", "1e-5x"),
+        ("lr", ".nan"),
+        ("lr", "0"),
+        ("num_steps", "2.5"),
+        ("normalize_topk", "maybe"),
+        ("topk", "129"),
+        ("thinking", "sometimes"),
+        ("clip_ratio_low", "1.5"),
         ("lr", "1e999"),
         ("batch_size", "0"),
         ("batch_size", "1.5"),
@@ -199,14 +205,43 @@ def test_a_hyperparameter_that_is_no_number_is_refused_by_name(
     tmp_path: Path, name: str, written: str
 ) -> None:
     text = problems_of(tmp_path, MINIMAL + f"hyperparameters:\n  a: 1\n  {name}: {written}\n")
-    assert text.startswith(f"job.yaml:9: hyperparameters.{name}: ")
+    assert f"job.yaml:9: hyperparameters.{name}: " in text
 
 
-def test_a_misspelt_hyperparameter_is_a_warning_with_its_line(tmp_path: Path) -> None:
-    job = read(tmp_path, MINIMAL + "hyperparameters:\n  leaning_rate: 1e-5\n")
+@pytest.mark.parametrize(
+    ("method", "name", "advice"),
+    [
+        ("FinetuneSft", "leaning_rate", "did you mean 'learning_rate'?"),
+        ("GRPO", "leaning_rate", "did you mean 'lr', as GRPO calls 'learning_rate'?"),
+        ("GRPO", "learning_rate", "it is called 'lr' there"),
+        ("FinetuneSft", "lr", "it is called 'learning_rate' there"),
+        ("GRPO", "lora_rank", "GRPO does not take it"),
+        ("GRPO", "topk", "GRPO does not take it"),
+        ("DPO", "num_generations", "DPO does not take it"),
+        ("GRPO", "loss_name", "must not set"),
+    ],
+)
+def test_a_misspelt_hyperparameter_or_one_of_another_method_is_an_error(
+    tmp_path: Path, method: str, name: str, advice: str
+) -> None:
+    text = MINIMAL if method == "GRPO" else MINIMAL.partition("custom_rl_pipeline")[0]
+    text = text.replace("GRPO", method) + f"hyperparameters:\n  {name}: 1\n"
+    line = text.count("\n")
+    message = problems_of(tmp_path, text)
+    assert message.startswith(f"job.yaml:{line}: hyperparameters.{name}: ")
+    assert advice in message
+
+
+def test_a_hyperparameter_that_is_like_no_other_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    job = read(tmp_path, MINIMAL + "hyperparameters:\n  router_bias: 1e-5\n")
     [warning] = job.warnings
-    assert "job.yaml:8: hyperparameters.leaning_rate" in warning
-    assert "'learning_rate'" in warning
+    assert "job.yaml:8: hyperparameters.router_bias: not a name that arkdev knows" in warning
+    assert job.hyperparameters == {"router_bias": 1e-5}
+
+
+def test_thinking_has_the_form_of_a_sample(tmp_path: Path) -> None:
+    job = read(tmp_path, MINIMAL + "hyperparameters: {thinking: enabled}\n")
+    assert job.hyperparameters == {"thinking": {"type": "enabled"}}
 
 
 @pytest.mark.parametrize(
@@ -288,8 +323,12 @@ def test_the_method_is_inferred_from_the_pipeline(
     tmp_path: Path, pipeline_type: str, method: str
 ) -> None:
     text = MINIMAL.replace("customization_type: GRPO\n", "")
-    job = read(tmp_path, text + f"  pipeline_type: {pipeline_type}\n")
+    text += f"  pipeline_type: {pipeline_type}\n"
+    if method == "OPD":
+        text += "  teachers: {t: {model: {custom_model_id: cm-1}}}\n"
+    job = read(tmp_path, text)
     assert job.customization_type == method
+    assert job.inferred[0].startswith(f"customization_type: {method}, because a {pipeline_type}")
 
 
 def test_a_job_without_rl_has_no_plugins(tmp_path: Path) -> None:

@@ -1,0 +1,221 @@
+"""`arkdev check`: everything that is wrong with a job, told at once, before anything starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from arkdev.errors import ConfigurationError, DataError
+from arkdev.flows.named_plugins import plugin_of_job
+from arkdev.job.dataset import load_dataset
+from arkdev.job.job import Job, PluginReference
+from arkdev.job.methods import RL_METHODS
+from arkdev.job.paths import filesystem_path, shown_path
+from arkdev.job.pipelines import PipelinePluginWrapper
+from arkdev.job.problems import KeyPath, line_of
+from arkdev.job.reader import (
+    InvalidJobError,
+    plugin_reference,
+    read_job,
+    require_job_file,
+    size_problem,
+)
+from arkdev.job.workspace import find_workspace
+from arkdev.job.yaml_tree import YamlTree
+from arkdev.plugin import ark_sdk
+from arkdev.plugin.loading import LoadedPlugin
+
+FIRST_LINES = 100
+"""Samples of each data file that are looked at."""
+
+_PLACE = re.compile(r"(?P<where>.*?:\d+(:\d+)?): (?P<message>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or may be; `where` is file:line where there is a line."""
+
+    where: str
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class JobCheck:
+    """What was found in a job."""
+
+    source: Path
+    job: Job | None
+    """None when the file is no valid job."""
+    problems: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    num_plugins: int
+    num_files: int
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a job names, valid or not: plugins and files with their places."""
+
+    plugins: tuple[tuple[PluginReference, bool], ...]
+    """(plugin, whether it has to be a rollout)"""
+    files: tuple[tuple[Path, str], ...]
+
+
+def check_job(start: Path, path: Path | None = None) -> JobCheck:
+    """Check the job of the workspace that `start` lies in, or the one in `path`.
+
+    The file itself, its plugins (imported; of the right kind), its data files (there; their first
+    lines are samples). Raises `JobError` when there is no job file at all.
+    """
+    root = find_workspace(start).root
+    ark_sdk.install()
+    source = require_job_file(root, path)
+    job, parts = None, _Parts((), ())
+    problems: list[Finding] = []
+    warnings: list[Finding] = []
+    try:
+        job = read_job(root, source)
+    except InvalidJobError as error:
+        problems += _findings(error)
+        parts = _parts_of_tree(error.tree, source=source, root=root)
+        problems += _size_findings(parts.files)
+    except ConfigurationError as error:
+        problems += _findings(error)
+    if job is not None:
+        parts = _parts_of_job(job)
+        warnings += [_split(text) for text in job.warnings] + _doubts(job)
+    for reference, is_rollout in parts.plugins:
+        try:
+            loaded = plugin_of_job(reference, root=root, is_rollout=is_rollout)
+        except ConfigurationError as error:
+            problems += _findings(error)
+        else:
+            warnings += _slow_plugin(loaded, job, reference=reference)
+    for file, where in parts.files:
+        found, odd = _file_findings(file, where=where)
+        problems += found
+        warnings += odd
+    return JobCheck(
+        source=source,
+        job=job,
+        problems=tuple(problems),
+        warnings=tuple(warnings),
+        num_plugins=len(parts.plugins),
+        num_files=len(parts.files),
+    )
+
+
+def _findings(error: ConfigurationError) -> list[Finding]:
+    """One finding for each problem of an error; what to do about them stands with the last one."""
+    if len(error.problems) < 2:
+        return [Finding(error.where, error.message, error.hint)]
+    *others, last = error.problems
+    return [*map(_split, others), _split(last, fix=error.hint)]
+
+
+def _split(text: str, fix: str = "") -> Finding:
+    """Take ``file:line: message`` apart."""
+    match = _PLACE.fullmatch(text)
+    return Finding(match["where"], match["message"], fix) if match else Finding("", text, fix)
+
+
+def _parts_of_job(job: Job) -> _Parts:
+    rollouts = [(job.rollout, True)] if job.rollout else []
+    graders = [(grader, False) for grader in job.graders]
+    sets = (("training_set", job.training_files), ("validation_set", job.validation_files))
+    files = [
+        (file, job.place(("data", name, "local_files", index)))
+        for name, paths in sets
+        for index, file in enumerate(paths)
+    ]
+    return _Parts((*rollouts, *graders), tuple(files))
+
+
+def _parts_of_tree(tree: YamlTree, *, source: Path, root: Path) -> _Parts:
+    """Take out of a job.yaml that is no valid job what can be looked at all the same."""
+    shown = shown_path(source)
+
+    def place(key: KeyPath) -> str:
+        return f"{shown}:{line_of(tree.lines, key)}"
+
+    plugins: list[tuple[PluginReference, bool]] = []
+    pipeline = _mapping(tree.value, "custom_rl_pipeline")
+    above = "custom_rl_pipeline"
+    graders = pipeline.get("graders")
+    named: list[tuple[Any, KeyPath]] = [(pipeline.get("rollout"), (above, "rollout"))]
+    if isinstance(graders, list):
+        named += [(item, (above, "graders", index)) for index, item in enumerate(graders)]
+    for value, key in named:
+        try:
+            wrapper = PipelinePluginWrapper.model_validate(value)
+        except ValidationError:
+            continue
+        plugins.append((plugin_reference(wrapper, where=place(key)), key[1] == "rollout"))
+    files = []
+    for name in ("training_set", "validation_set"):
+        names = _mapping(_mapping(tree.value, "data"), name).get("local_files")
+        for index, text in enumerate(names if isinstance(names, list) else ()):
+            if isinstance(text, str) and text:
+                where = place(("data", name, "local_files", index))
+                files.append((root / filesystem_path(text), where))
+    return _Parts(tuple(plugins), tuple(files))
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _slow_plugin(
+    loaded: LoadedPlugin, job: Job | None, *, reference: PluginReference
+) -> Iterator[Finding]:
+    """A limit below what a step asks for at once makes training wait (RULE-04)."""
+    limit = loaded.plugin.runtime.request_concurrency
+    wanted = 8 * (job.batch_size or 0) if job else 0
+    if limit < wanted:
+        yield Finding(
+            reference.where or loaded.plugin.place,
+            f"{reference.name}: request_concurrency {limit} is less than batch_size * 8, {wanted}",
+            "training waits for the plugin; set it in the decorator's Runtime to what the plugin's "
+            "own services bear",
+        )
+
+
+def _size_findings(files: Sequence[tuple[Path, str]]) -> list[Finding]:
+    sizes = ((where, size_problem(file)) for file, where in files)
+    return [Finding(where, problem) for where, problem in sizes if problem]
+
+
+def _file_findings(file: Path, *, where: str) -> tuple[list[Finding], list[Finding]]:
+    """Return (problems, warnings) of the first lines of one data file."""
+    try:
+        warnings = load_dataset([file], limit=FIRST_LINES).warnings
+    except DataError as error:
+        if file.is_file():
+            return _findings(error), []
+        return [Finding(where, f"{shown_path(file)}: {error.message}")], []
+    return [], [
+        Finding(warning.where, str(warning).removeprefix(f"{warning.where}: "))
+        for warning in warnings
+    ]
+
+
+def _doubts(job: Job) -> list[Finding]:
+    """What is allowed and may not be meant."""
+    found = []
+    if job.customization_type in RL_METHODS and job.num_generations == 1:
+        where = job.place(("hyperparameters", "num_generations"))
+        message = "hyperparameters.num_generations is 1: a group of one compares with nothing"
+        found.append(Finding(where, message, "GRPO learns from what differs in a group"))
+    data = job.config.data
+    for name in ("max_invalid_records_ratio", "max_invalid_records_number"):
+        if getattr(data, name) is not None:
+            message = f"data.{name}: the platform takes it for models that see images only"
+            found.append(Finding(job.place(("data", name)), message))
+    return found

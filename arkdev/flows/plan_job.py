@@ -1,0 +1,124 @@
+"""`arkdev plan`: what a job would run on a backend, and what each of its keys does there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from arkdev.job.capabilities import COMES_WITH, GENERAL_DIFFERENCES, BackendName, Effect, Support
+from arkdev.job.catalogue import catalogue
+from arkdev.job.effects import KeyEffect, effects_of, refusals, without_default
+from arkdev.job.job import Job
+from arkdev.job.problems import Problem
+from arkdev.job.reader import read_job, require_job_file
+from arkdev.job.workspace import find_workspace
+from arkdev.plugin import ark_sdk
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that local training and a job on the platform do not do alike."""
+
+    what: str
+    local: str
+    remote: str
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A job on a backend."""
+
+    job: Job
+    backend: BackendName
+    effects: tuple[KeyEffect, ...]
+    work: tuple[str, ...]
+    """What would run, a sentence each."""
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    """Keys that the backend would pass over."""
+
+    def on_backend(self, effect: KeyEffect) -> Effect:
+        """Return what a key does on the plan's backend."""
+        return effect.capability.on(self.backend)
+
+
+def load_job(start: Path, path: Path | None) -> Job:
+    """Return the job of the workspace that `start` lies in, or the one in `path`.
+
+    Raises `JobError` when there is none or it is wrong. A job.py is run, with `ark_sdk` to import.
+    """
+    root = find_workspace(start).root
+    ark_sdk.install()
+    job = read_job(root, require_job_file(root, path))
+    assert job is not None
+    return job
+
+
+def plan_job(job: Job, backend: BackendName) -> JobPlan:
+    """Return what `job` would run on `backend`; nothing is started and no plugin is imported."""
+    effects = tuple(effects_of(job))
+    return JobPlan(
+        job=job,
+        backend=backend,
+        effects=effects,
+        work=tuple(_work(job)),
+        differences=tuple(_differences(job, effects)),
+        notes=tuple(_notes(job, backend)),
+        problems=tuple(refusals(job, backend)),
+    )
+
+
+def _work(job: Job) -> list[str]:
+    model = f"{job.model_name} {job.model_version}" if job.model_name else job.custom_model_id
+    lines = [f"{job.customization_type} on {model}"]
+    if job.customization_type.is_rl:
+        samples = job.batch_size or "an unknown number of"
+        rollouts = job.num_generations or "an unknown number of"
+        steps = job.hyperparameters.get("num_steps", "an unknown number of")
+        lines.append(f"{steps} steps of {samples} samples, {rollouts} rollouts of each")
+    for what, files in (("training", job.training_files), ("validation", job.validation_files)):
+        if files:
+            lines.append(f"{what} data: {len(files)} file{'' if len(files) == 1 else 's'}")
+    return lines
+
+
+def _differences(job: Job, effects: tuple[KeyEffect, ...]) -> list[Difference]:
+    of_keys = [
+        Difference(effect.key, _told(effect.capability.local), _told(effect.capability.remote))
+        for effect in effects
+        if effect.capability.local != effect.capability.remote
+    ]
+    if not job.customization_type.is_rl:  # nothing of it runs here
+        return of_keys
+    return [Difference(*row) for row in GENERAL_DIFFERENCES] + of_keys
+
+
+def _told(effect: Effect) -> str:
+    return f"refused: {effect.text}" if effect.support is Support.REFUSED else effect.text
+
+
+def _notes(job: Job, backend: BackendName) -> list[str]:
+    notes = [COMES_WITH[backend]] if backend in COMES_WITH else []
+    notes += job.inferred
+    notes += job.warnings
+    unknown = without_default(job)
+    if unknown:
+        notes.append(
+            "not given, and the default is not publicly known: "
+            + ", ".join(f"hyperparameters.{name}" for name in unknown)
+        )
+    if backend is BackendName.REMOTE:
+        notes += _unusual(job)
+    return notes
+
+
+def _unusual(job: Job) -> list[str]:
+    """Values beside the lists that the platform usually has; only a query knows a model's own."""
+    entries = (entry for entry in catalogue().values() if entry.usual)
+    return [
+        f"hyperparameters.{entry.name} is {job.hyperparameters[entry.name]}; the platform takes "
+        f"{entry.note}, usually {', '.join(map(str, entry.usual))}"
+        for entry in entries
+        if job.hyperparameters.get(entry.name, entry.usual[0]) not in entry.usual
+    ]

@@ -1,0 +1,286 @@
+"""What each key of a job does on each backend, by method: the one table of it.
+
+A key that a backend would pass over is `REFUSED` there: `arkdev plan` and whatever starts work on
+that backend make an error of it, with the nearest setting that works. Keys without effect on the
+work that are no pretence either (a label, a learning rate in a debug run) are `RECORDED`, and said.
+
+``debug`` is a debug run of arkdev; ``local`` is training by arkdev on this machine; ``remote`` is a
+job on the platform. What local and remote do is taken from the platform's documents and arkdev's
+design; `COMES_WITH` has those that arkdev cannot start yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from arkdev.job.catalogue import Part
+from arkdev.job.methods import RL_METHODS, CustomizationType
+from arkdev.job.problems import KeyPath
+
+
+class BackendName(StrEnum):
+    """Where a job runs."""
+
+    DEBUG = "debug"
+    LOCAL = "local"
+    REMOTE = "remote"
+
+
+COMES_WITH = {
+    BackendName.LOCAL: "training on this machine is not built yet; this is what it will do",
+    BackendName.REMOTE: "submission to the platform is not built yet; this is what its documents "
+    "say",
+}
+"""What to say of a backend that arkdev cannot start yet."""
+
+
+class Support(StrEnum):
+    """What becomes of a key."""
+
+    USED = "used"
+    """It does what it says."""
+    PARTLY = "partly"
+    """It does that in part, or otherwise than on the platform; the text says how."""
+    RECORDED = "recorded"
+    """Checked and kept with the run; what is run does not depend on it."""
+    REFUSED = "refused"
+    """It would be passed over, so it is an error."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one key does on one backend."""
+
+    support: Support
+    text: str
+    instead: str = ""
+    """The nearest setting that works, for what is refused."""
+
+
+def _used(text: str) -> Effect:
+    return Effect(Support.USED, text)
+
+
+def _partly(text: str) -> Effect:
+    return Effect(Support.PARTLY, text)
+
+
+def _recorded(text: str) -> Effect:
+    return Effect(Support.RECORDED, text)
+
+
+def _refused(text: str, instead: str) -> Effect:
+    return Effect(Support.REFUSED, text, instead)
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One row of the table."""
+
+    debug: Effect
+    local: Effect
+    remote: Effect
+
+    def on(self, backend: BackendName) -> Effect:
+        """Return what the key does on `backend`."""
+        effect: Effect = getattr(self, backend.value)
+        return effect
+
+
+def _same(effect: Effect) -> Capability:
+    return Capability(effect, effect, effect)
+
+
+_ON_PLATFORM = "the data is on the platform, out of reach from here"
+_NO_PRESETS = "preset data is on the platform, out of reach from here"
+_FILES_INSTEAD = "name local_files"
+_IN_PROCESS = "runs in arkdev's process; time limits hold"
+_AS_FUNCTION = "runs as a cloud function of the size that its Runtime says"
+_LABEL = "a label"
+_NO_WEIGHTS = "a debug run changes no weights"
+
+_DATA_FORMS = {
+    "local_files": Capability(
+        _used("these files are read"),
+        _used("these files are read"),
+        _used("these files are uploaded"),
+    ),
+    "tos_bucket": Capability(
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _used("the bucket of tos_paths"),
+    ),
+    "tos_paths": Capability(
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _used("these objects are read"),
+    ),
+    "datasets": Capability(
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _used("these datasets are mixed by multiplier or sample_count"),
+    ),
+}
+_PRESETS = Capability(
+    _refused(_NO_PRESETS, "take preset_dataset out, or add the samples to local_files"),
+    _refused(_NO_PRESETS, "take preset_dataset out, or add the samples to local_files"),
+    _used("preset data is mixed in"),
+)
+_TOLERANCE = _same(_used("so many invalid records are left out; more of them stop the job"))
+
+KEYS: Mapping[str, Capability] = {
+    "name": _same(_recorded(_LABEL)),
+    "project": Capability(
+        _recorded(_LABEL), _recorded(_LABEL), _used("the project that the job belongs to")
+    ),
+    "description": _same(_recorded(_LABEL)),
+    "tags": _same(_recorded("labels")),
+    "model_reference.foundation_model": Capability(
+        _partly("plugins see its name; the debug endpoint's model answers"),
+        _partly("plugins see its name; a model on this machine is trained in its place"),
+        _used("the model that is trained"),
+    ),
+    "model_reference.custom_model_id": Capability(
+        _partly("plugins see its name; the debug endpoint's model answers"),
+        _partly("plugins see its name; a model on this machine is trained in its place"),
+        _used("the model that is trained further"),
+    ),
+    **{f"data.training_set.{form}": row for form, row in _DATA_FORMS.items()},
+    "data.training_set.preset_dataset": _PRESETS,
+    **{f"data.validation_set.{form}": row for form, row in _DATA_FORMS.items()},
+    "data.validation_percentage": _same(
+        _used("so much of the training set is kept back for validation")
+    ),
+    "data.preset_dataset": _PRESETS,
+    "data.max_invalid_records_ratio": _TOLERANCE,
+    "data.max_invalid_records_number": _TOLERANCE,
+    "custom_rl_pipeline.pipeline_type": _same(_used("says the method's kind of pipeline")),
+    "custom_rl_pipeline.rollout": Capability(
+        _used(_IN_PROCESS), _used(_IN_PROCESS), _used(_AS_FUNCTION)
+    ),
+    "custom_rl_pipeline.rollout.envs": Capability(
+        _partly("set for all plugins, which share the process"),
+        _partly("set for all plugins, which share the process"),
+        _used("set in the function's environment"),
+    ),
+    "custom_rl_pipeline.rollout.runtime": Capability(
+        _partly("timeout holds; sizes, replicas and concurrency are the cloud's"),
+        _partly("timeout holds; sizes, replicas and concurrency are the cloud's"),
+        _used("size, replicas and limits of the function"),
+    ),
+    "custom_rl_pipeline.rollout.weight": _same(_recorded("1, as every rollout; it weighs nothing")),
+    "custom_rl_pipeline.graders": Capability(
+        _used(_IN_PROCESS), _used(_IN_PROCESS), _used(_AS_FUNCTION)
+    ),
+    "custom_rl_pipeline.graders.envs": Capability(
+        _partly("set for all plugins, which share the process"),
+        _partly("set for all plugins, which share the process"),
+        _used("set in the function's environment"),
+    ),
+    "custom_rl_pipeline.graders.runtime": Capability(
+        _partly("timeout and request_concurrency hold; sizes and replicas are the cloud's"),
+        _partly("timeout and request_concurrency hold; sizes and replicas are the cloud's"),
+        _used("size, replicas and limits of the function"),
+    ),
+    "custom_rl_pipeline.graders.weight": _same(
+        _used("what the grader's reward is multiplied by in the final reward")
+    ),
+    "custom_rl_pipeline.teachers": Capability(
+        _partly("names are checked against the rollouts'; a teacher endpoint answers"),
+        _partly("a model on this machine stands for each teacher"),
+        _used("the models that teach"),
+    ),
+    "enable_trajectory": Capability(
+        _partly("every run of arkdev records its trajectories, also for false"),
+        _partly("every run of arkdev records its trajectories, also for false"),
+        _used("trajectories are recorded; it needs the log service"),
+    ),
+    "save_model_limit": Capability(
+        _recorded(_NO_WEIGHTS),
+        _used("so many of the saved models are kept"),
+        _used("so many of the saved models are kept"),
+    ),
+    "debug_config.apikey": Capability(
+        _used("the key of the debug endpoint"),
+        _recorded("only debug runs use it"),
+        _recorded("only debug jobs use it"),
+    ),
+    "debug_config.endpoint_id": Capability(
+        _used("the endpoint that answers the rollouts"),
+        _recorded("only debug runs use it"),
+        _recorded("only debug jobs use it"),
+    ),
+    "resource_group": Capability(
+        _refused("a debug job takes no resource group", "take it out, or use --backend remote"),
+        _refused("this machine has no resource groups", "take it out, or use --backend remote"),
+        _used("the pool of machines that the job runs in"),
+    ),
+}
+"""Key → what it does. Keys below one of these are part of it; of lists, indexes are left out."""
+
+_UPDATED = Capability(
+    _recorded(_NO_WEIGHTS), _used("part of the update"), _used("part of the update")
+)
+PARTS: Mapping[Part, Capability] = {
+    Part.SAMPLING: _same(_used("sampling of the rollouts, where a sample does not say otherwise")),
+    Part.LOOP: _same(_used("how many samples and rollouts make a step")),
+    Part.STEPS: _same(_used("how many steps are run")),
+    Part.UPDATE: _UPDATED,
+    Part.CHECKPOINTS: Capability(
+        _recorded(_NO_WEIGHTS), _used("when the model is saved"), _used("when the model is saved")
+    ),
+    Part.VALIDATION: _same(_used("rounds on the validation set")),
+    Part.ADAPTER: Capability(
+        _recorded(_NO_WEIGHTS), _used("the shape of the adapter"), _used("the shape of the adapter")
+    ),
+    Part.DISTILLATION: Capability(
+        _recorded("a debug run has no teacher's probabilities of the student's tokens"),
+        _used("part of the advantage or of the loss"),
+        _used("part of the advantage or of the loss"),
+    ),
+    Part.ROUTING: Capability(
+        _recorded("an endpoint tells nothing of its experts"),
+        _partly("for models with experts only"),
+        _used("for models with experts"),
+    ),
+    Part.SUPERVISED: Capability(
+        _recorded("a debug run is of RL only"),
+        _recorded("training on this machine is RL only"),
+        _used("part of supervised training"),
+    ),
+}
+"""What the hyperparameters of each part do."""
+
+UNKNOWN_HYPERPARAMETER = Capability(
+    _refused("arkdev does not know the name and would pass it over", "take it out"),
+    _refused("arkdev does not know the name and would pass it over", "take it out"),
+    _partly("sent as it is; nothing here knows whether the model takes it"),
+)
+
+_RL_ONLY = "RL methods only: " + ", ".join(RL_METHODS)
+METHODS: Mapping[CustomizationType, Capability] = {
+    method: _same(_used(f"the job is run as {method}"))
+    if method.is_rl
+    else Capability(
+        _refused("a debug run rolls out and grades; this method does neither", _RL_ONLY),
+        _refused("training on this machine is RL", _RL_ONLY),
+        _used(f"the job is run as {method}"),
+    )
+    for method in CustomizationType
+}
+
+GENERAL_DIFFERENCES = (
+    ("plugins", "in arkdev's process", "cloud functions, with the packages of requirements.txt"),
+    ("model", "one on this machine", "the job's own, with its tokenizer and chat template"),
+    ("environment variables", "those of this machine too", "the declared envs only"),
+)
+"""(what, local, remote): differences that no key makes."""
+
+
+def capability_of(key: KeyPath) -> Capability | None:
+    """Return the row of a key of `KEYS`, found by the longest beginning of `key`."""
+    names = [part for part in key if isinstance(part, str)]
+    found = (KEYS.get(".".join(names[:end])) for end in range(len(names), 0, -1))
+    return next((row for row in found if row is not None), None)

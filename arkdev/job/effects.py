@@ -1,0 +1,186 @@
+"""What a job's own keys do on a backend: where each value comes from, and what it does there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import SecretStr
+
+from arkdev.errors import JobError
+from arkdev.job.capabilities import (
+    KEYS,
+    METHODS,
+    PARTS,
+    UNKNOWN_HYPERPARAMETER,
+    BackendName,
+    Capability,
+    Support,
+    capability_of,
+)
+from arkdev.job.catalogue import catalogue, entries_of
+from arkdev.job.job import Job
+from arkdev.job.model import JobModel, dotted
+from arkdev.job.pipelines import PipelinePluginWrapper
+from arkdev.job.problems import KeyPath, Problem, make_error
+
+
+class Origin(StrEnum):
+    """Where a value comes from."""
+
+    FILE = "file"
+    DEFAULT = "default"
+    INFERRED = "inferred"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True)
+class KeyEffect:
+    """One key of a job, its value as text without secrets, and what it does."""
+
+    key: str
+    value: str
+    origin: Origin
+    where: str
+    """file:line, or what decides a default or an inferred value."""
+    capability: Capability
+
+
+def effects_of(job: Job) -> list[KeyEffect]:
+    """Return every key that the job gives, then what it leaves to known defaults."""
+    given = [_given(job, path, text) for path, text in _given_keys(job.config, ())]
+    return [_method(job), *given, *_defaults(job)]
+
+
+def refusals(job: Job, backend: BackendName) -> list[Problem]:
+    """Return a problem for each key of the job that `backend` would pass over."""
+    return [
+        Problem(effect.where, f"{effect.key} has no effect on {backend}: {on.text}; {on.instead}")
+        for effect in effects_of(job)
+        if (on := effect.capability.on(backend)).support is Support.REFUSED
+    ]
+
+
+def require_supported(job: Job, backend: BackendName) -> None:
+    """Raise `JobError` when the job has keys that `backend` would pass over."""
+    problems = refusals(job, backend)
+    if problems:
+        raise make_error(
+            JobError, problems, hint=f"arkdev plan --backend {backend} says what each key does"
+        )
+
+
+def _method(job: Job) -> KeyEffect:
+    method = job.customization_type
+    is_given = job.config.customization_type is not None
+    return KeyEffect(
+        key="customization_type",
+        value=method.value,
+        origin=Origin.FILE if is_given else Origin.INFERRED,
+        where=job.place(("customization_type",)) if is_given else f"from {method.pipeline}",
+        capability=METHODS[method],
+    )
+
+
+def _given(job: Job, path: KeyPath, text: str) -> KeyEffect:
+    key = dotted(path)
+    is_inferred = path[-1] == "pipeline_type" and job.lines and path not in job.lines
+    return KeyEffect(
+        key=key,
+        value=text,
+        origin=Origin.INFERRED if is_inferred else Origin.FILE,
+        where=f"from {job.customization_type}" if is_inferred else job.place(path),
+        capability=_capability(path),
+    )
+
+
+def _capability(path: KeyPath) -> Capability:
+    if path[0] == "hyperparameters":
+        entry = catalogue().get(str(path[1]))
+        return PARTS[entry.part] if entry else UNKNOWN_HYPERPARAMETER
+    row = capability_of(path)
+    assert row is not None, f"{dotted(path)} is not in the table of capabilities"
+    return row
+
+
+def _given_keys(part: JobModel, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each key that has a row of its own, with its value."""
+    for name in type(part).model_fields:
+        value, here = getattr(part, name), (*path, name)
+        if value is None or value in ({}, []) or here == ("customization_type",):
+            continue
+        if isinstance(value, PipelinePluginWrapper):
+            yield from _plugin(value, here)
+        elif name == "graders":
+            for index, grader in enumerate(value):
+                yield from _plugin(grader, (*here, index))
+        elif name == "hyperparameters":
+            yield from (((name, key), _text(item)) for key, item in value.items())
+        elif isinstance(value, JobModel) and dotted(here) not in KEYS:
+            yield from _given_keys(value, here)
+        else:
+            yield here, _text(value)
+
+
+def _plugin(plugin: PipelinePluginWrapper, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Names of variables only: their values may be secrets."""
+    function = plugin.function
+    name = function if isinstance(function, str) else getattr(function, "__qualname__", "")
+    yield path, name or repr(function)
+    if plugin.environment:
+        yield (*path, "envs"), ", ".join(plugin.environment)
+    if plugin.runtime:
+        yield (*path, "runtime"), _text(plugin.runtime)
+    if plugin.reward_weight is not None:
+        yield (*path, "weight"), f"{plugin.reward_weight:g}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return "***"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, JobModel):
+        fields = value.model_dump(exclude_none=True, mode="json")
+        return _text(fields)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_text(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)
+
+
+def _defaults(job: Job) -> Iterator[KeyEffect]:
+    pipeline = job.config.custom_rl_pipeline
+    if pipeline is not None and pipeline.rollout is None:
+        rollout = ("custom_rl_pipeline", "rollout")
+        yield _default(rollout, "the built-in single-turn rollout", "CT-11")
+    for index, grader in enumerate(pipeline.graders if pipeline else ()):
+        if grader.reward_weight is None:
+            yield _default(("custom_rl_pipeline", "graders", index, "weight"), "1", "arkdev")
+    for entry in entries_of(job.customization_type):
+        default = entry.default_for(job.model_name or "")
+        if default is not None and entry.name not in job.hyperparameters:
+            path = ("hyperparameters", entry.name)
+            yield _default(path, _text(default), entry.sources[0])
+
+
+def _default(path: KeyPath, value: str, source: str) -> KeyEffect:
+    return KeyEffect(
+        key=dotted(path),
+        value=value,
+        origin=Origin.DEFAULT,
+        where=source,
+        capability=_capability(path),
+    )
+
+
+def without_default(job: Job) -> list[str]:
+    """Return the method's hyperparameters that are not given and whose default is not known."""
+    return [
+        entry.name
+        for entry in entries_of(job.customization_type)
+        if entry.name not in job.hyperparameters and entry.default_for(job.model_name or "") is None
+    ]

@@ -1,0 +1,169 @@
+"""`arkdev check`, `plan` and `get foundation-model`, as they are typed and read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.integration.workspace import Command, Workspace, job_yaml
+
+LOOK_UP = "get foundation-model --model doubao-seed-2-0-lite --version 260428"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "advice"),
+    [
+        ("hyperparameters: {leaning_rate: 1}", "job.yaml:1", "did you mean 'lr'"),
+        ("learning_rate: 1", "job.yaml:1", "it belongs in hyperparameters"),
+        ("hyperparameters: {lr: 1e-5x}", "job.yaml:1", "'1e-5x' is not a number"),
+        ("name: a\nname: b", "job.yaml:2", "first on line 1"),
+    ],
+)
+def test_check_ends_with_2_and_names_the_place_and_the_remedy(
+    workspace: Workspace, arkdev: Command, text: str, place: str, advice: str
+) -> None:
+    rest = json.loads(job_yaml())
+    for key in ("name", "hyperparameters"):
+        rest.pop(key)
+    body = "\n".join(f"{key}: {json.dumps(value)}" for key, value in rest.items())
+    workspace.write("job.yaml", f"{text}\n{body}\n")
+    told = arkdev("check")
+    assert told.exit_code == 2
+    [line] = [line for line in told.out.splitlines() if line.startswith("error")]
+    assert f"{place}: " in line and advice in line
+    assert "1 problem; nothing was run" in told.err
+    tested = arkdev("test", "plugin")
+    assert (tested.exit_code, tested.out) == (2, "")
+    assert advice in tested.err
+
+
+def test_check_says_what_is_inferred_and_what_was_looked_at(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    job = json.loads(job_yaml())
+    del job["customization_type"], job["custom_rl_pipeline"]["rollout"]
+    workspace.write("job.yaml", json.dumps(job))
+    told = arkdev("check")
+    assert told.exit_code == 0, told.err
+    assert "customization_type: GRPO, because no pipeline_type is given either" in told.out
+    assert "custom_rl_pipeline.rollout: the built-in single-turn one" in told.out
+    assert "nothing is wrong with it (GRPO, 1 plugin and 1 data file looked at)" in told.out
+
+
+def test_what_plugins_print_while_they_are_imported_is_no_part_of_the_document(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.write(
+        "plugins/grader.py",
+        """
+        from arkdev import single_grader
+
+        print("hello from the grader")
+
+        @single_grader
+        def one(context, sample, trajectory):
+            return 1.0
+        """,
+    )
+    told = arkdev("check", "--json")
+    assert told.document["problems"] == []
+    assert told.document["customization_type"] == "GRPO"
+    assert "hello from the grader" in told.err
+
+
+def test_plan_says_where_each_value_comes_from_and_what_it_does(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.write("job.yaml", job_yaml(resource_group="rg-1"))
+    remote = arkdev("plan", "--backend", "remote", "--json")
+    assert remote.exit_code == 0, remote.err
+    rows = {row["key"]: row for row in remote.document["keys"]}
+    assert (rows["backend"]["origin"], rows["backend"]["where"]) == ("flag", "--backend")
+    assert rows["resource_group"]["support"] == "used"
+    assert rows["hyperparameters.batch_size"]["where"] == "job.yaml:11"
+    assert rows["hyperparameters.max_new_tokens"]["origin"] == "default"
+    assert any("not built yet" in note for note in remote.document["notes"])
+    differing = {row["what"]: row for row in remote.document["differences"]}
+    assert differing["resource_group"]["local"].startswith("refused: ")
+    assert "plugins" in differing
+
+    debug = arkdev("plan", "--json")
+    assert debug.exit_code == 2
+    rows = {row["key"]: row for row in debug.document["keys"]}
+    assert rows["backend"]["origin"] == "default"
+    assert rows["resource_group"]["support"] == "refused"
+    assert "resource_group has no effect on debug" in debug.err
+    assert "--backend remote" in debug.err
+
+
+def test_plan_says_the_work_and_what_is_unusual_on_the_platform(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    values = {"batch_size": 4, "num_generations": 5, "num_steps": 3, "lr": "1e-6"}
+    workspace.write("job.yaml", job_yaml(hyperparameters=values))
+    told = arkdev("plan", "--backend", "remote")
+    assert told.exit_code == 0, told.err
+    assert told.out.startswith("GRPO on m 1\n3 steps of 4 samples, 5 rollouts of each\n")
+    assert "num_generations is 5; the platform takes one of a list, usually 8, 16, 32" in told.out
+    assert "default is not publicly known: " in told.out
+    assert "usually" not in arkdev("plan", "--backend", "local").out
+
+
+def test_a_job_with_problems_is_not_planned(workspace: Workspace, arkdev: Command) -> None:
+    workspace.write("job.yaml", job_yaml(nmae="x", save_model_limit=99))
+    told = arkdev("plan", "--json")
+    assert (told.exit_code, told.out) == (2, "")
+    assert "2 problems" in told.err
+
+
+def test_the_hyperparameters_are_printed_by_method_in_the_documented_shape(
+    arkdev: Command,
+) -> None:
+    told = arkdev(*LOOK_UP.split(), "--fields", "hyperparameters")
+    assert told.exit_code == 0, told.err
+    heads = [line for line in told.out.splitlines() if line and line.split()[0] == line]
+    assert heads == [
+        "FinetuneSft",
+        "FinetuneLoRA",
+        "DPO",
+        "DPOLoRA",
+        "GRPO",
+        "GRPOLoRA",
+        "PPO",
+        "OPD",
+        "OPDLoRA",
+    ]
+    assert "it does not know which methods and values this" in told.err
+    only = arkdev(*LOOK_UP.split(), "OPD", "GRPO", "--json").document
+    assert [section["customization_type"] for section in only["methods"]] == ["OPD", "GRPO"]
+    assert only["is_live"] is False
+    rows = {row["name"]: row for row in only["methods"][0]["hyperparameters"]}
+    assert (rows["topk"]["min"], rows["topk"]["max"], rows["topk"]["type"]) == (0, 128, "integer")
+    assert rows["topk_type"]["options"] == ["default", "student", "teacher"]
+    assert rows["enable_routing_replay"]["default_value"] is True
+    assert rows["kl_coefficient"]["default_value"] is None
+    assert all(row["sources"] for row in rows.values())
+
+
+@pytest.mark.parametrize("missing", ["--model", "--version"])
+def test_model_and_version_have_to_be_given(arkdev: Command, missing: str) -> None:
+    words = LOOK_UP.split()
+    at = words.index(missing)
+    told = arkdev(*words[:at], *words[at + 2 :])
+    assert (told.exit_code, told.out) == (2, "")
+    assert missing in told.err
+
+
+def test_other_fields_come_later(arkdev: Command) -> None:
+    told = arkdev(*LOOK_UP.split(), "--fields", "price")
+    assert (told.exit_code, told.out) == (2, "")
+    assert "--fields price is not built yet" in told.err
+
+
+def test_the_schema_that_init_wrote_is_the_one_that_is_printed(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    assert arkdev("init", "new", "--template", "minimal").exit_code == 0
+    written = (workspace.root / "new/typings/job.schema.json").read_text(encoding="utf-8")
+    assert json.loads(written) == arkdev("schema", "job").document

@@ -1,0 +1,177 @@
+"""`arkdev check`: job, plugins and data, all that is wrong with them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arkdev.errors import JobError
+from arkdev.flows.check_job import FIRST_LINES, JobCheck, check_job
+from tests.integration.workspace import Workspace, away_from_the_user, job_yaml
+
+BAD = """\
+customization_type: GRPO
+model_reference: {custom_model_id: cm-1}
+data:
+  training_set:
+    local_files:
+      - data.jsonl
+      - nothing.jsonl
+  validation_set: {local_files: [broken.jsonl]}
+custom_rl_pipeline:
+  rollout: plugins.grader:one
+  graders:
+    - plugins.grader:two
+    - plugins.none:f
+    - plugins.rollout:answer
+hyperparameters: {leaning_rate: 1}
+nmae: x
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    monkeypatch.chdir(tmp_path)
+    with away_from_the_user(tmp_path / "config", monkeypatch):
+        yield Workspace(tmp_path)
+
+
+def places(found: JobCheck) -> list[str]:
+    return [problem.where for problem in found.problems]
+
+
+def test_a_good_job_has_nothing_wrong_with_it(workspace: Workspace) -> None:
+    found = check_job(workspace.root)
+    assert (found.problems, found.warnings) == ((), ())
+    assert (found.num_plugins, found.num_files) == (2, 1)
+    assert found.job is not None and found.job.inferred
+
+
+def test_everything_is_told_at_once_with_its_place(workspace: Workspace) -> None:
+    workspace.write("job.yaml", BAD)
+    workspace.write("broken.jsonl", '{"messages": []}\n{"message": 1}\n')
+    found = check_job(workspace.root)
+    assert found.job is None
+    text = "\n".join(f"{p.where}: {p.message}" for p in found.problems)
+    assert "job.yaml:15: hyperparameters.leaning_rate" in text
+    assert "job.yaml:16: nmae: unknown key 'nmae'; did you mean 'name'?" in text
+    assert "named in job.yaml:10: plugins.grader:one is a single_grader, not a rollout" in text
+    assert "named in job.yaml:12: plugins.grader has no 'two'" in text
+    assert "job.yaml:13: no module plugins.none" in text
+    assert "named in job.yaml:14: plugins.rollout:answer is a single_rollout, not a grader" in text
+    assert "job.yaml:7: nothing.jsonl: there is no such data file" in text
+    assert "broken.jsonl:1: messages is empty" in text
+    assert "broken.jsonl:2: messages is missing" in text
+    assert len(found.problems) == 9
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        ("@single_grader\ndef one(context): ...", "makes it be called with"),
+        ("def one(context, sample, trajectory): ...", "not a plugin"),
+        ("raise RuntimeError('no')", "RuntimeError: no"),
+        ("import no_such_package", "No module named"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_told_with_its_own_line(
+    workspace: Workspace, plugin: str, message: str
+) -> None:
+    workspace.write("plugins/grader.py", f"from arkdev import single_grader\n{plugin}\n")
+    [problem] = check_job(workspace.root).problems
+    assert "grader.py:" in problem.where
+    assert "named in job.yaml:" in problem.where
+    assert message in problem.message
+
+
+def test_a_runtime_of_the_job_that_contradicts_the_decorator_s_is_told(
+    workspace: Workspace,
+) -> None:
+    workspace.write(
+        "plugins/grader.py",
+        """
+        from arkdev import Runtime, single_grader
+
+        @single_grader(runtime=Runtime(max_replicas=2))
+        def one(context, sample, trajectory):
+            return 1.0
+        """,
+    )
+    grader = {"plugin": {"python_func": "plugins.grader:one", "runtime": {"min_replicas": 3}}}
+    workspace.write("job.yaml", job_yaml(custom_rl_pipeline={"graders": [grader]}))
+    [problem] = check_job(workspace.root).problems
+    assert "min_replicas (3) is larger than max_replicas (2)" in problem.message
+
+
+def test_only_the_first_lines_of_a_file_are_looked_at(workspace: Workspace) -> None:
+    workspace.samples(*["hello"] * FIRST_LINES)
+    with (workspace.root / "data.jsonl").open("a", encoding="utf-8") as file:
+        file.write("broken\n")
+    assert check_job(workspace.root).problems == ()
+
+
+def test_a_job_py_is_checked_too(workspace: Workspace) -> None:
+    (workspace.root / "job.yaml").unlink()
+    workspace.write(
+        "job.py",
+        """
+        from arkdev.job.models import ModelCustomizationJob
+
+        mcj = ModelCustomizationJob(
+            model_reference={"custom_model_id": "cm-1"},
+            data={"training_set": {"local_files": ["none.jsonl"]}},
+            custom_rl_pipeline={"graders": ["plugins.rollout:answer"]},
+            hyperparameters={"num_generations": 1},
+        )
+        """,
+    )
+    found = check_job(workspace.root)
+    assert [problem.message.partition(":")[0] for problem in found.problems] == [
+        "plugins.rollout",
+        "none.jsonl",
+    ]
+    assert places(found)[1] == "job.py"
+    [warning] = found.warnings
+    assert "a group of one compares with nothing" in warning.message
+    workspace.write("job.py", "from arkdev.job.models import *\nModelCustomizationJob(nmae=1)\n")
+    found = check_job(workspace.root)
+    assert set(places(found)) == {"job.py:2"}
+    assert any("did you mean 'name'" in problem.message for problem in found.problems)
+
+
+def test_what_may_not_be_meant_is_a_warning_with_its_line(workspace: Workspace) -> None:
+    data = {"training_set": {"local_files": ["data.jsonl"]}, "max_invalid_records_number": 3}
+    workspace.write(
+        "job.yaml", job_yaml(data=data, hyperparameters={"num_generations": 1, "router_bias": 2})
+    )
+    workspace.lines([{"messages": [{"role": "user", "content": "hi"}], "extre": {}}])
+    found = check_job(workspace.root)
+    assert found.problems == ()
+    messages = {warning.where.partition(":")[0]: warning.message for warning in found.warnings}
+    assert "unknown key 'extre'; did you mean 'extra'?" in messages["data.jsonl"]
+    text = "\n".join(warning.message for warning in found.warnings)
+    assert "hyperparameters.router_bias: not a name that arkdev knows" in text
+    assert "num_generations is 1" in text
+    assert "max_invalid_records_number: the platform takes it for models that see images" in text
+    assert all(":" in warning.where for warning in found.warnings)
+
+
+def test_a_concurrency_that_training_would_wait_for_is_a_warning(workspace: Workspace) -> None:
+    workspace.write("job.yaml", job_yaml(hyperparameters={"batch_size": 65}))
+    found = check_job(workspace.root)
+    assert {warning.message for warning in found.warnings} == {
+        "answer: request_concurrency 512 is less than batch_size * 8, 520",
+        "one: request_concurrency 512 is less than batch_size * 8, 520",
+    }
+    workspace.write("job.yaml", job_yaml(hyperparameters={"batch_size": 64}))
+    assert check_job(workspace.root).warnings == ()
+
+
+def test_without_a_job_there_is_nothing_to_check(workspace: Workspace) -> None:
+    (workspace.root / "job.yaml").unlink()
+    with pytest.raises(JobError, match=r"no job\.yaml or job\.py"):
+        check_job(workspace.root)
+    with pytest.raises(JobError, match="no such job file"):
+        check_job(workspace.root, workspace.root / "other.yaml")
