@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
@@ -51,6 +51,9 @@ MAX_CONCURRENCY = 100_000
 @dataclass(frozen=True)
 class PluginTestPlan:
     """A test that can run."""
+
+    kind: ClassVar[str] = "test"
+    """Of the run folder."""
 
     request: PluginTestRequest
     workspace: Workspace
