@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
 from arkdev.harness.reward_changes import RunChanges
@@ -242,6 +243,17 @@ class DoctorDocument(_Document):
     checks: list[CheckRow]
 
 
+class DataCheckDocument(_Document):
+    """``arkdev data check --json``."""
+
+    exit_code: int
+    sets: list[SetReport]
+    duplicates: DuplicateReport
+    job: JobNumbers | None
+    """None for files alone, and when the data is refused."""
+    notes: list[str]
+
+
 class FindingRow(TypedDict):
     """One thing that is wrong with a job, or may be."""
 
@@ -351,6 +363,7 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,
     "get-foundation-model": FoundationModelDocument,

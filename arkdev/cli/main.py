@@ -27,7 +27,7 @@ from arkdev.errors import ArkdevError, ExitCode, OutputError
 _COMMANDS = ("init", "check", "plan", "run", "runs", "replay", "schema", "doctor")
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "get")
+_GROUPS = ("test", "endpoint", "data", "get")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (("endpoint", "endpoint_list"), ("endpoint", "endpoint_check"))

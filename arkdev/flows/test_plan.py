@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import DataError, JobError, UsageError
+from arkdev.errors import JobError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
@@ -18,6 +17,7 @@ from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rol
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.taping import OpenTape, open_tape
 from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
+from arkdev.flows.test_samples import find_samples
 from arkdev.flows.tracing import check_tracing
 from arkdev.harness.grading import Grader
 from arkdev.harness.rollouts import SampleToRun
@@ -25,11 +25,9 @@ from arkdev.harness.sampling import resolve_sampling
 from arkdev.harness.stalls import StallRecord, stalls_of_summary
 from arkdev.job.dataset import (
     DatasetLine,
-    DatasetWarning,
-    parse_sample,
     read_files,
-    summarised_warnings,
 )
+from arkdev.job.invalid_records import DatasetWarning, InvalidRecords, Tolerance
 from arkdev.job.job import Job
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
@@ -70,6 +68,8 @@ class PluginTestPlan:
     context: PluginContext
     envs: Mapping[str, str]
     """Environment variables that the job gives its plugins."""
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    """How many lines may be passed over because they are no samples."""
     faults: FaultPlan | None = None
     """What is injected; None: nothing."""
     warnings: tuple[DatasetWarning, ...] = ()
@@ -116,7 +116,9 @@ class PluginTestPlan:
 
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
-        lines = [self.line] if self.line else read_files(self.files, limit=self.request.limit)
+        invalid = InvalidRecords(self.tolerance)
+        of_files = read_files(self.files, limit=self.request.limit, invalid=invalid)
+        lines = [self.line] if self.line else of_files
         hyperparameters = self.job.hyperparameters if self.job else {}
         for line in lines:
             yield SampleToRun(
@@ -229,8 +231,7 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     graders = named_graders(request, job, root=workspace.root)
     all_envs = joined_envs([envs, *(envs for _, envs in graders)])
     notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
-    files = _files(request, job)
-    line, num_samples, warnings = _samples(request, files, where=_where_data(request, job))
+    samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
     concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
@@ -240,15 +241,16 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         rollout=rollout,
         graders=tuple(grader for grader, _ in graders),
         endpoint=with_limits(endpoint, request, concurrency=concurrency),
-        files=files,
-        line=line,
-        num_samples=num_samples,
+        files=samples.files,
+        line=samples.line,
+        num_samples=samples.count,
         num_generations=_num_generations(request, job, rollout),
         concurrency=concurrency,
         context=context_of(job),
         envs=all_envs,
+        tolerance=samples.tolerance,
         faults=faults,
-        warnings=tuple(warnings),
+        warnings=samples.warnings,
         notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
     )
 
@@ -298,72 +300,6 @@ def serve_ark_sdk(request: PluginTestRequest) -> tuple[str, ...]:
     if namesake is None:
         return ()
     return (f"this environment has {namesake}; arkdev's own names are used (--real-ark-sdk: not)",)
-
-
-def _files(request: PluginTestRequest, job: Job | None) -> tuple[Path, ...]:
-    if request.data:
-        return request.data
-    is_given = request.sample is not None and _index(request.sample) is None
-    if job is not None and (job.training_files or is_given):
-        return job.training_files
-    if is_given:
-        return ()
-    if job is not None:
-        raise JobError(
-            "the job's training data is on the platform, not in local files",
-            where=str(job.source),
-            hint="name a file with --data FILE",
-        )
-    raise UsageError("no data", hint="name a file with --data FILE")
-
-
-def _where_data(request: PluginTestRequest, job: Job | None) -> str:
-    return job.where_data if job and not request.data else ""
-
-
-def _samples(
-    request: PluginTestRequest, files: Sequence[Path], *, where: str
-) -> tuple[DatasetLine | None, int, list[DatasetWarning]]:
-    """Check the samples; return the one of ``--sample`` (if any), their number and warnings."""
-    try:
-        if request.sample is not None:
-            line = _one_sample(request.sample, files)
-            return line, 1, summarised_warnings([line])
-        count = 0
-
-        def counted() -> Iterator[DatasetLine]:
-            nonlocal count
-            for line in read_files(files, limit=request.limit):
-                count += 1
-                yield line
-
-        warnings = summarised_warnings(counted())
-        return None, count, warnings
-    except DataError as error:
-        if where and not all(path.is_file() for path in files):
-            error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
-        raise
-
-
-def _one_sample(text: str, files: Sequence[Path]) -> DatasetLine:
-    wanted = _index(text)
-    if wanted is None:
-        return parse_sample(text)
-    count = 0
-    for line in read_files(files):
-        if line.index == wanted:
-            return line
-        count += 1
-    there_are = f"it has {count} samples, 0 to {count - 1}"
-    raise UsageError(
-        f"--sample {wanted}: the data has no sample of that number; {there_are}",
-        hint="indices count from 0; a sample can also be given as JSON",
-    )
-
-
-def _index(text: str) -> int | None:
-    """The number of a sample; None for a sample that is given itself."""
-    return int(text) if re.fullmatch(r"[-+]?\d{1,18}", text.strip()) else None
 
 
 def context_of(job: Job | None) -> PluginContext:

@@ -86,7 +86,8 @@ def _method(job: Job) -> KeyEffect:
 
 def _given(job: Job, path: KeyPath, text: str) -> KeyEffect:
     key = dotted(path)
-    is_inferred = path[-1] == "pipeline_type" and job.lines and path not in job.lines
+    is_yaml = job.source.suffix != ".py"
+    is_inferred = path[-1] == "pipeline_type" and is_yaml and path not in job.lines
     return KeyEffect(
         key=key,
         value=text,

@@ -60,14 +60,20 @@ class Job:
     inferred: tuple[str, ...] = ()
     """What the file leaves open and something else in it decides, a sentence each."""
     lines: Mapping[KeyPath, int] = field(default_factory=dict, repr=False)
-    """Line of each key of a job.yaml; empty for a job.py."""
+    """Line of each key: all of a job.yaml, of a job.py those that its text tells."""
 
     def place(self, key: KeyPath) -> str:
-        """Return file:line of `key` or of what it stands in; the file alone for a job.py."""
-        shown = shown_path(self.source)
-        return f"{shown}:{line_of(self.lines, key)}" if self.lines else shown
+        """Return file:line of `key` or of what it stands in; the file alone if that is unknown."""
+        return place_of_key(key, file=self.source, lines=self.lines)
 
     @property
     def where_data(self) -> str:
-        """file:line of the training files in a job.yaml, else ""."""
-        return self.place(("data", "training_set", "local_files")) if self.lines else ""
+        """Where the training files are named."""
+        return self.place(("data", "training_set", "local_files"))
+
+
+def place_of_key(key: KeyPath, *, file: Path, lines: Mapping[KeyPath, int]) -> str:
+    """Return file:line of `key` in a job file; the file alone where a job.py does not tell it."""
+    shown = shown_path(file)
+    is_known = key[:1] in lines or file.suffix != ".py"
+    return f"{shown}:{line_of(lines, key)}" if is_known else shown

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-_MAY_HOLD_SURROGATES = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
 MAX_DEPTH = 100
@@ -29,12 +29,7 @@ def parse_json(text: str) -> tuple[Any, bool]:
     Raises `JsonProblem`.
     """
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise JsonProblem(
             f"not valid JSON: {error.msg}", line=error.lineno, column=error.colno
@@ -45,11 +40,22 @@ def parse_json(text: str) -> tuple[Any, bool]:
         raise
     except ValueError as error:  # a whole number of more digits than Python converts
         raise JsonProblem(str(error)) from None
-    if is_deeper(value, MAX_DEPTH):
+    if text.count("{") + text.count("[") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
         raise JsonProblem(f"nested more than {MAX_DEPTH} levels deep")
-    if _MAY_HOLD_SURROGATES.search(text):
+    if _may_hold_surrogates(text):
         return _without_surrogates(value)
     return value, False
+
+
+def _may_hold_surrogates(text: str) -> bool:
+    """Tell whether escapes, or characters (from a command line), may be halves of a pair."""
+    if "\\u" in text and _SURROGATE_ESCAPE.search(text):
+        return True
+    try:
+        text.encode("utf-8")  # far quicker than looking at each character
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def is_deeper(value: Any, limit: int) -> bool:
@@ -88,6 +94,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise JsonProblem(f"{text} is too large for a number")
     return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite
+)
 
 
 def _without_surrogates(value: Any) -> tuple[Any, bool]:

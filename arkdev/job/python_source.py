@@ -19,7 +19,8 @@ from arkdev.job.capture import Capture, JobSubmitted, capturing
 from arkdev.job.model import describe_errors, dotted
 from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.paths import shown_path
-from arkdev.job.problems import Problem, make_error
+from arkdev.job.problems import KeyPath, Problem, line_of, make_error
+from arkdev.job.python_lines import lines_of_job
 from arkdev.plugin.loading import use_workspace
 
 
@@ -29,9 +30,10 @@ def run_job_file(path: Path, *, root: Path) -> ModelCustomizationJob:
     Raises `JobError` with the user's file:line when the script fails, makes no job, or makes
     several different ones without submitting any.
     """
-    with capturing() as capture, _as_main(path, root=root) as main:
-        try:
-            exec(compile(path.read_bytes(), str(path), "exec"), vars(main))
+    with capturing() as capture:
+        try:  # outside of the script's own current directory, from which places would be shown
+            with _as_main(path, root=root) as main:
+                exec(compile(path.read_bytes(), str(path), "exec"), vars(main))
         except JobSubmitted:
             pass
         except SystemExit as error:
@@ -41,7 +43,8 @@ def run_job_file(path: Path, *, root: Path) -> ModelCustomizationJob:
                     where=_users_place(error, root=root, path=path),
                 ) from error
         except ValidationError as error:
-            raise _invalid_job(error, where=_users_place(error, root=root, path=path)) from error
+            where = _users_place(error, root=root, path=path)
+            raise _invalid_job(error, path=path, where=where) from error
         except ArkdevError as error:
             where = error.where or _users_place(error, root=root, path=path)
             raise JobError(error.message, where=where, hint=error.hint) from error
@@ -103,12 +106,24 @@ def revalidated(job: ModelCustomizationJob, *, path: Path) -> ModelCustomization
     try:
         return ModelCustomizationJob.model_validate(job)
     except ValidationError as error:
-        raise _invalid_job(error, where=shown_path(path)) from error
+        raise _invalid_job(error, path=path, where=shown_path(path)) from error
 
 
-def _invalid_job(error: ValidationError, *, where: str) -> JobError:
+def read_lines(path: Path) -> dict[KeyPath, int]:
+    """Return the line of each key that the text of a job.py tells."""
+    return lines_of_job(path.read_bytes().decode("utf-8", "replace"))
+
+
+def _invalid_job(error: ValidationError, *, path: Path, where: str) -> JobError:
+    """The line of a key where the script's text tells it, else `where`."""
+    shown = shown_path(path)
+    is_whole = error.title == ModelCustomizationJob.__name__ and where.startswith(shown)
+    lines = read_lines(path) if is_whole else {}
     problems = [
-        Problem(where, f"{dotted(place)}: {message}" if place else message)
+        Problem(
+            f"{shown}:{line_of(lines, place)}" if place[:1] in lines else where,
+            f"{dotted(place)}: {message}" if place else message,
+        )
         for place, message in describe_errors(error)
     ]
     return make_error(JobError, problems)

@@ -12,13 +12,13 @@ from pydantic import ValidationError
 from arkdev.errors import JobError
 from arkdev.job.data import MAX_FILE_BYTES, TrainingDataset
 from arkdev.job.hyperparameters import unknown_names
-from arkdev.job.job import Job, PluginReference
+from arkdev.job.job import Job, PluginReference, place_of_key
 from arkdev.job.model import describe_errors, dotted
 from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.pipelines import PipelinePluginWrapper
 from arkdev.job.problems import KeyPath, Problem, line_of, make_error
-from arkdev.job.python_source import revalidated, run_job_file
+from arkdev.job.python_source import read_lines, revalidated, run_job_file
 from arkdev.job.workspace import JOB_FILES
 from arkdev.job.yaml_tree import PlainScalar, YamlTree, parse_yaml
 from arkdev.plugin.decorators import plugin_of
@@ -42,7 +42,7 @@ class _Source:
     lines: Mapping[KeyPath, int]
 
     def place(self, key: KeyPath) -> str:
-        return f"{shown_path(self.path)}:{line_of(self.lines, key)}" if self.lines else ""
+        return place_of_key(key, file=self.path, lines=self.lines)
 
 
 def find_job_file(root: Path, path: Path | None = None) -> Path | None:
@@ -87,7 +87,7 @@ def read_job(root: Path, path: Path | None = None) -> Job | None:
         return None
     if found.suffix == ".py":
         config = revalidated(run_job_file(found, root=root), path=found)
-        return _normalised(_Source(config, path=found, root=root, lines={}))
+        return _normalised(_Source(config, path=found, root=root, lines=read_lines(found)))
     if found.suffix in (".yaml", ".yml"):
         config, tree = _read_yaml(found)
         return _normalised(_Source(config, path=found, root=root, lines=tree.lines))
@@ -175,8 +175,7 @@ def _normalised(source: _Source) -> Job:
         num_generations=values.get("num_generations"),
         config=config,
         warnings=tuple(
-            f"{place(('hyperparameters', name)) or shown_path(source.path)}: "
-            f"hyperparameters.{name}: {sentence}"
+            f"{place(('hyperparameters', name))}: hyperparameters.{name}: {sentence}"
             for name, sentence in unknown_names(values, method=config.method).items()
         ),
         inferred=tuple(_inferred(source)),
@@ -191,7 +190,8 @@ def _inferred(source: _Source) -> list[str]:
         return []
     said = []
     kind = type(pipeline).__name__
-    is_named = not source.lines or ("custom_rl_pipeline", "pipeline_type") in source.lines
+    is_python = source.path.suffix == ".py"  # there the object is of a class
+    is_named = is_python or ("custom_rl_pipeline", "pipeline_type") in source.lines
     if config.customization_type is None:
         basis = f"a {kind} trains by it" if is_named else "no pipeline_type is given either"
         said.append(f"customization_type: {config.method}, because {basis}")
@@ -233,7 +233,7 @@ def _check_sizes(source: _Source) -> None:
     data = source.config.data
     problems = [
         Problem(
-            source.place(("data", name, "local_files", index)) or shown_path(source.path),
+            source.place(("data", name, "local_files", index)),
             f"data.{name}.local_files[{index}]: {too_large}",
         )
         for name in ("training_set", "validation_set")

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from arkdev.job.content_parts import SampleProblem, check_part
 from arkdev.job.ranges import range_missed
 from arkdev.job.spelling import closest, unknown_name
 from arkdev.types import ChatCompletionSample
@@ -18,10 +19,6 @@ THINKING_TYPES = ("enabled", "disabled", "auto", "custom")
 _WHOLE_NUMBERS = ("n", "max_new_tokens", "top_k")
 _NUMBERS = ("top_p", "temperature")
 _KNOWN_KEYS = frozenset({*ChatCompletionSample.model_fields, "model"})
-
-
-class SampleProblem(ValueError):
-    """A line is no sample; the message names the field."""
 
 
 def make_sample(raw: Mapping[str, Any], *, warn: Callable[[str], None]) -> ChatCompletionSample:
@@ -95,11 +92,11 @@ def _message(message: Any, *, place: str, warn: Callable[[str], None]) -> dict[s
     content = message.get("content")
     if isinstance(content, dict):
         content = [content]
-    _check_content(content, role=role, place=f"{place}.content")
+    _check_content(content, role=role, place=f"{place}.content", warn=warn)
     return {**message, "content": content}
 
 
-def _check_content(content: Any, *, role: str, place: str) -> None:
+def _check_content(content: Any, *, role: str, place: str, warn: Callable[[str], None]) -> None:
     if content is None:
         if role in ("system", "user"):
             raise SampleProblem(f"{place} is missing or null; a {role} message needs one")
@@ -111,6 +108,7 @@ def _check_content(content: Any, *, role: str, place: str) -> None:
     for index, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):
             raise SampleProblem(f"{place}[{index}] is no part: an object with a type is expected")
+        check_part(part, role=role, place=f"{place}[{index}]", warn=warn)
 
 
 def _number(name: str, value: Any) -> int | float:
@@ -134,6 +132,8 @@ def _check_objects(values: Mapping[str, Any]) -> None:
         isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
     ):
         raise SampleProblem("tools: a list of objects is expected")
+    for index, tool in enumerate(tools or ()):
+        _check_tool(tool, place=f"tools[{index}]")
     if thinking is None:
         return
     if not isinstance(thinking, dict) or not isinstance(thinking.get("type"), str):
@@ -141,6 +141,18 @@ def _check_objects(values: Mapping[str, Any]) -> None:
     if thinking["type"] not in THINKING_TYPES:
         kind = unknown_name("type", thinking["type"], known=THINKING_TYPES)
         raise SampleProblem(f"thinking: {kind}")
+
+
+def _check_tool(tool: Mapping[str, Any], *, place: str) -> None:
+    """A function has a name: in ``function``, or beside its type as the Responses API has it."""
+    if tool.get("type", "function") != "function":
+        return
+    function = tool.get("function", tool)
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        raise SampleProblem(
+            f'{place} has no name; {{..., "function": {{"name": ...}}}} is expected'
+        )
 
 
 def _kind(value: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import WorkspaceError
-from arkdev.job.paths import shown_path
+from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.spelling import unknown_name
 from arkdev.job.tools import TOOL_LIMITS, ToolLimits, host_problem
@@ -20,7 +20,7 @@ JOB_FILES = ("job.yaml", "job.yml", "job.py")
 """Names of job files, the preferred one first."""
 PLUGIN_FOLDER = "plugins"
 
-_TABLES = ("plugin", "endpoints", "tools")
+_TABLES = ("plugin", "endpoints", "tools", "datasets")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Workspace:
     """The ``[endpoints.NAME]`` tables as they are."""
     tools: Mapping[str, ToolLimits] = field(default_factory=dict)
     """The ``[tools."HOST"]`` and ``[tools."HOST:PORT"]`` tables, hosts in lower case."""
+    datasets: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    """``[datasets]``: the files that stand here for a dataset of the platform, by its id."""
 
 
 def find_workspace(start: Path) -> Workspace:
@@ -107,6 +109,8 @@ class _Tables:
         tables = {name: self._table(endpoints, name) for name in endpoints}
         tools = self._table(values, "tools")
         limits = {host.lower(): self._tool(host, self._table(tools, host)) for host in tools}
+        named = self._table(values, "datasets")
+        datasets = {name: self._files(name, value, root=root) for name, value in named.items()}
         if self._problems:
             raise make_error(WorkspaceError, self._problems)
         return Workspace(
@@ -115,7 +119,20 @@ class _Tables:
             package_include=tuple(include),
             endpoints=tables,
             tools=limits,
+            datasets=datasets,
         )
+
+    def _files(self, name: str, value: Any, *, root: Path) -> tuple[Path, ...]:
+        """The files that stand for the dataset `name`: a path, or a list of some."""
+        paths = [value] if isinstance(value, str) else value
+        if (
+            isinstance(paths, list)
+            and paths
+            and all(isinstance(path, str) and path for path in paths)
+        ):
+            return tuple(root / filesystem_path(path) for path in paths)
+        self._problem(name, f"datasets.{name}: a path is expected, or a list of them")
+        return ()
 
     def _tool(self, host: str, table: Mapping[str, Any]) -> ToolLimits:
         where = f'tools."{host}"'

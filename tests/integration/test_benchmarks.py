@@ -131,3 +131,18 @@ def test_the_tracing_benchmark_counts_every_span():
     measured = {each["way"]: each for each in json.loads(told.stdout)}
     assert measured["file"]["spans_got"] == measured["otlp"]["spans_got"] == 2 * 5
     assert measured["off"]["spans_got"] == 0
+
+
+def test_checking_data_takes_flat_memory():
+    told = subprocess.run(
+        [*(sys.executable, str(ROOT / "benchmarks" / "data.py"), "--json"), *("--mb", "12")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    grown = {name: row["grown_mb"] for name, row in measured["rows"].items()}
+    assert sum(grown.values()) < 8, grown
+    assert measured["rows"]["data check"]["lines_per_s"] > 0

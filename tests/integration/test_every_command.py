@@ -28,6 +28,13 @@ COMMANDS = _commands()
 
 LOOK_UP = "get foundation-model --model m --version 1"
 ENDS = {
+    "data check": [
+        ("data check", 0),
+        ("data check data.jsonl --show 0", 0),
+        ("data check job.yaml", 2),
+        ("data check none.jsonl", 2),
+        ("data check --job none.yaml", 2),
+    ],
     "check": [("check", 0), ("check none.yaml", 2), ("check broken.yaml", 2)],
     "doctor": [("doctor", 0)],
     "endpoint check": [

@@ -26,6 +26,7 @@ COMMANDS = {
     "init": "init new --template minimal --json",
     "init-list": "init --list --json",
     "doctor": "doctor --json",
+    "data-check": "data check --json",
     "check": "check --json",
     "plan": "plan --backend remote --json",
     "get-foundation-model": "get foundation-model --model m --version 1 --json",

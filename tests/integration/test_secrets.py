@@ -52,6 +52,7 @@ LEAKS = """
 """
 
 COMMANDS = {
+    "data check": ["data", "check"],
     "check": ["check"],
     "doctor": ["doctor"],
     "endpoint check": ["endpoint", "check", "mine"],

@@ -132,8 +132,10 @@ def test_a_job_py_is_checked_too(workspace: Workspace) -> None:
         "plugins.rollout",
         "none.jsonl",
     ]
-    assert places(found)[1] == "job.py"
+    assert places(found)[0].endswith("named in job.py:7")
+    assert places(found)[1] == "job.py:6"
     [warning] = found.warnings
+    assert warning.where == "job.py:8"
     assert "a group of one compares with nothing" in warning.message
     workspace.write("job.py", "from arkdev.job.models import *\nModelCustomizationJob(nmae=1)\n")
     found = check_job(workspace.root)

@@ -101,6 +101,12 @@ def test_a_file_that_is_no_json_lines_gets_its_own_message(
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content[0] is no part"),
         ({"messages": [USER, {"role": "assistant", "content": "x"}]}, "role 'assistant'; it must"),
         ({"messages": [{"role": "system", "content": "x"}]}, "'user' or 'tool'"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "[0] has no text"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "u"}]}]},
+            "messages[0].content[0] has no image_url.url",
+        ),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0] has no name"),
         ({"temperature": "0.7"}, "temperature is text; a number"),
         ({"temperature": True}, "temperature is a boolean"),
         ({"top_k": 1.5}, "top_k is 1.5; a whole number"),
@@ -245,3 +251,33 @@ def test_a_sample_of_the_command_line_is_read_alike() -> None:
     for text, message in (("{\n 1", "--sample:2:2: not valid"), ("[]", "--sample: a JSON object")):
         with pytest.raises(DataError, match=message):
             parse_sample(text)
+
+
+def test_media_are_told_of_where_a_model_could_not_read_them(tmp_path: Path) -> None:
+    good = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"},
+    }
+    local = {"type": "video_url", "video_url": {"url": "file:///tmp/a.mp4"}}
+    parts = [{"type": "text", "text": "what?"}, good]
+    messages = [
+        {"role": "user", "content": parts},
+        {"role": "tool", "content": [good]},
+        {"role": "user", "content": [local, {"type": "hologram"}]},
+    ]
+    fine, odd = read_samples(
+        write(tmp_path, line(messages=messages[:1]) + "\n" + line(messages=messages))
+    )
+    assert fine.sample.messages[0].content == parts
+    assert fine.warnings == ()
+    assert [warning.partition(";")[0].partition(",")[0] for warning in odd.warnings] == [
+        "a tool message has a part of type 'image_url'",
+        "a part's video_url.url is no http",
+        "a part has the type 'hologram'",
+    ]
+
+
+def test_tools_of_either_api_have_a_name(tmp_path: Path) -> None:
+    tools = [{"type": "function", "name": "f"}, {"function": {"name": "g"}}, {"type": "web_search"}]
+    [item] = read_samples(write(tmp_path, line(tools=tools)))
+    assert (item.sample.tools, item.warnings) == (tools, ())
