@@ -7,7 +7,7 @@ in their context.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -37,12 +37,25 @@ from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.plugin.host import InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
-from arkdev.runs.records import GroupRecord
+from arkdev.runs.records import TEST, TRAIN, GroupRecord
 from arkdev.runs.resume import resume_run
 from arkdev.runs.writer import RunWriter
 from arkdev.sessions.retries import RetryPolicy
 from arkdev.sessions.session import Session
 from arkdev.types import PluginContext
+
+_NO_MORE: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Who else is told of what has been written down and counted."""
+
+    on_rollout: Callable[[FinishedRollout], None] = lambda _: None
+    on_group: Callable[[GroupRecord], None] = lambda _: None
+
+
+_NOTHING = Recorded()
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,9 @@ class RolloutRun:
     plan: PluginTestPlan
     folder: RunWriter
     statistics: RunStatistics
-    recorder: Recorder
+    validation: RunStatistics | None
+    """Of the rounds on the validation set; None where the run has none."""
+    observer: PluginTestObserver
     services: Services
     host: InProcessHost
     tape: Taping
@@ -68,18 +83,26 @@ class RolloutRun:
         """Model calls of plugins that went to the scripted model."""
         return self.judge.num_chat_calls if self.judge is not None else 0
 
-    def engine(
+    async def run(
         self,
         context: PluginContext,
+        samples: Iterable[SampleToRun],
         *,
         num_generations: int,
-        on_rollout: Callable[[FinishedRollout], None] | None = None,
-        on_group: Callable[[GroupRecord], None] | None = None,
-    ) -> Engine:
-        """Return an engine whose plugins are given `context`.
+        then: Recorded = _NOTHING,
+    ) -> None:
+        """Run samples whose plugins are given `context`, and write down what finishes.
 
-        `on_rollout` and `on_group` take the place of the recorder's, to call them in turn.
+        Raises `EndpointError` when the endpoint refuses the first calls or answers no more.
         """
+        recorder = self.recorder(context.phase, context.current_training_step)
+
+        def on_rollout(finished: FinishedRollout) -> None:
+            then.on_rollout(recorder.on_rollout(finished))
+
+        def on_group(record: GroupRecord) -> None:
+            then.on_group(recorder.on_group(record))
+
         plan, services, tape = self.plan, self.services, self.tape
         host = with_faults(self.host, plan)
         rollouts = RolloutRunner(
@@ -90,9 +113,9 @@ class RolloutRun:
                 identity, sampling=sampling, services=tape.services_of(identity, services.sessions)
             ),
             context=context,
-            on_attempt=self.recorder.observer.on_attempt,
+            on_attempt=self.observer.on_attempt,
         )
-        return Engine(
+        engine = Engine(
             rollouts,
             GroupGrading(plan.graders, host=host, context=context),
             EngineSettings(
@@ -100,44 +123,58 @@ class RolloutRun:
                 concurrency=plan.concurrency,
                 run_seed=plan.request.seed or 0,
             ),
-            on_rollout=on_rollout or self.recorder.on_rollout,
-            on_group=tape.then(on_group or self.recorder.on_group),
+            on_rollout=on_rollout,
+            on_group=tape.then(on_group),
+        )
+        await services.endpoint.run(engine.run(recorder.begun(tape.begun(samples))))
+
+    def recorder(self, phase: str, step: int | None) -> Recorder:
+        """Return what writes down and counts a phase of a step."""
+        is_validation = phase == TEST and self.validation is not None
+        statistics = self.validation if is_validation else self.statistics
+        assert statistics is not None
+        return Recorder(
+            self.folder,
+            statistics,
+            self.observer,
+            phase=TEST if is_validation else TRAIN,
+            step=step,
         )
 
-    async def run(self, engine: Engine, samples: Iterable[SampleToRun]) -> None:
-        """Run samples through an engine, and write them down as they begin.
-
-        Raises `EndpointError` when the endpoint refuses the first calls or answers no more.
-        """
-        begun = self.recorder.begun(self.tape.begun(samples))
-        await self.services.endpoint.run(engine.run(begun))
-
-    def kept_groups(self) -> Iterator[GroupRecord]:
-        """Count what a resumed run has behind it, and yield its groups."""
+    def take_over(self, then: Recorded) -> None:
+        """Count what a resumed run has behind it, and tell `then` of it."""
         kept = RunReader(self.folder.folder)
         for trajectory in kept.trajectories():
-            self.statistics.add_trajectory(trajectory)
-            self.recorder.observer.on_rollout(FinishedRollout(trajectory))
+            self.recorder(trajectory.phase, None).statistics.add_trajectory(trajectory)
+            finished = FinishedRollout(trajectory)
+            self.observer.on_rollout(finished)
+            then.on_rollout(finished)
         for group in kept.groups():
-            self.statistics.add_group(group)
-            self.recorder.observer.on_group(group)
-            yield group
+            self.recorder(group.phase, None).statistics.add_group(group)
+            self.observer.on_group(group)
+            then.on_group(group)
 
-    async def finish(self, status: str = "finished") -> Summary:
-        """Sum up, and write down how the run ended."""
+    async def finish(
+        self, status: str = "finished", *, more: Mapping[str, Any] = _NO_MORE
+    ) -> Summary:
+        """Sum up, and write down how the run ended; `more` goes beside the summary."""
         limits = await self.services.limits.report(self.host)
         self.folder.event("limits", **limits.to_json())
         summary = replace(self.statistics.summary(), limits=None if limits.is_empty else limits)
         summary = masked_value(summary, secrets=self.plan.secrets)
         self.folder.event("clients", built=self.clients.num_built, cpu_s=self.clients.total_s)
         self.folder.event("judge", calls=self.num_judge_calls)
-        self.folder.finish(status, summary.to_json())
+        self.folder.finish(status, {**summary.to_json(), **more})
         return summary
 
 
 @asynccontextmanager
 async def rollout_run(
-    plan: PluginTestPlan, observer: PluginTestObserver, *, retries: RetryPolicy | None = None
+    plan: PluginTestPlan,
+    observer: PluginTestObserver,
+    *,
+    retries: RetryPolicy | None = None,
+    validation: RunStatistics | None = None,
 ) -> AsyncIterator[RolloutRun]:
     """Open a run: all that `plan` asks for runs or watches until the block ends.
 
@@ -160,8 +197,8 @@ async def rollout_run(
         )
         folder = open_run(plan)
         observer.on_start(plan, folder.folder)
-        recorder = Recorder(folder, statistics, observer)
-        stack.enter_context(plugin_output_to(recorder.log))
+        log = Recorder(folder, statistics, observer).log
+        stack.enter_context(plugin_output_to(log))
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
             judge_environment(plan.endpoint, services.sessions.blocking_loop)
@@ -195,7 +232,8 @@ async def rollout_run(
                 plan=plan,
                 folder=folder,
                 statistics=statistics,
-                recorder=recorder,
+                validation=validation,
+                observer=observer,
                 services=services,
                 host=InProcessHost(),
                 tape=tape,

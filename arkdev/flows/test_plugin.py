@@ -8,7 +8,7 @@ from pathlib import Path
 from arkdev.errors import ExitCode
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.recording import PluginTestObserver
-from arkdev.flows.rollout_run import rollout_run
+from arkdev.flows.rollout_run import Recorded, rollout_run
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.flows.tracing import Tracing
@@ -53,10 +53,11 @@ async def run_test(
     the run folder says "interrupted".
     """
     async with rollout_run(plan, observer, retries=retries) as run:
-        engine = run.engine(plan.context, num_generations=plan.num_generations)
-        kept = run.kept_groups() if plan.resumed else ()
-        finished = {group.sample_index for group in kept}
-        await run.run(engine, (each for each in plan.samples() if each.index not in finished))
+        finished: set[int] = set()
+        if plan.resumed:
+            run.take_over(Recorded(on_group=lambda group: finished.add(group.sample_index)))
+        samples = (sample for sample in plan.samples() if sample.index not in finished)
+        await run.run(plan.context, samples, num_generations=plan.num_generations)
         summary = await run.finish()
     return PluginTestOutcome(
         summary=summary,
