@@ -39,7 +39,7 @@ from arkdev.harness.thresholds import ThresholdResult
 from arkdev.job.batches import Batch
 from arkdev.runs.masking import masked_text
 from arkdev.runs.reader import RunReader
-from arkdev.runs.records import TEST, TRAIN, GroupRecord, Verdict
+from arkdev.runs.records import TEST, TRAIN, GroupRecord, TrajectoryRecord, Verdict
 from arkdev.sessions.retries import RetryPolicy
 from arkdev.types import PluginContext
 
@@ -173,7 +173,6 @@ class _Rehearsal:
                     await self._step(batch, TEST, range(self.plan.num_validation))
         except* JobFailedError as group:
             self.failure = self.failure or _first(group)
-            self.run.folder.event("job_failed", reason=str(self.failure))
 
     def _take_over(self) -> None:
         reader = RunReader(self.run.folder.folder)
@@ -181,14 +180,17 @@ class _Rehearsal:
             if event.get("kind") == "step":
                 record = StepRecord.from_json(event)
                 self._done[record.phase, record.step] = record
+            self.checks.recall(event)
         self.run.take_over(Recorded(self._on_kept_rollout, self._on_kept_group))
 
     def _on_kept_rollout(self, finished: FinishedRollout) -> None:
         record = finished.record
+        self._look_for_failure_of_rollout(record)
         if record.step is not None and (record.phase, record.step) not in self._done:
             self._count(finished, self._content(record.phase, record.step))
 
     def _on_kept_group(self, record: GroupRecord) -> None:
+        self._look_for_failure_of_group(record)
         if record.step is not None and (record.phase, record.step) not in self._done:
             self._content(record.phase, record.step).groups.append(record)
 
@@ -244,15 +246,7 @@ class _Rehearsal:
 
     def _on_rollout(self, finished: FinishedRollout, content: StepContent) -> None:
         record = finished.record
-        if record.verdict is Verdict.FAILURE:
-            last = record.attempts[-1]
-            self._fail(
-                JobFailedError(
-                    f"{_when(record.phase, record.step)}: rollout {record.trajectory_id} failed "
-                    f"in each of {len(record.attempts)} attempts: {last.error or 'no error text'}",
-                    where=last.where or "",
-                )
-            )
+        self._look_for_failure_of_rollout(record)
         self._count(finished, content)
         if record.verdict is Verdict.SUCCESS:
             problem = self.checks.check(finished)
@@ -280,6 +274,20 @@ class _Rehearsal:
     def _on_group(self, group: GroupRecord, content: StepContent) -> None:
         content.groups.append(group)
         self.checks.end(group)
+        self._look_for_failure_of_group(group)
+
+    def _look_for_failure_of_rollout(self, record: TrajectoryRecord) -> None:
+        if record.verdict is Verdict.FAILURE:
+            last = record.attempts[-1]
+            self._fail(
+                JobFailedError(
+                    f"{_when(record.phase, record.step)}: rollout {record.trajectory_id} failed "
+                    f"in each of {len(record.attempts)} attempts: {last.error or 'no error text'}",
+                    where=last.where or "",
+                )
+            )
+
+    def _look_for_failure_of_group(self, group: GroupRecord) -> None:
         if group.verdict is Verdict.FAILURE:
             bad = next((g for g in group.graders if g.error and g.weight != 0), None)
             by = f"grader {bad.name}: " if bad else ""
@@ -294,6 +302,7 @@ class _Rehearsal:
     def _fail(self, error: JobFailedError) -> None:
         """A job ends here (decision 1). Raises `error`, unless the run is to go on."""
         error.message = masked_text(error.message, secrets=self.plan.secrets)
+        self.run.folder.event("job_failed", reason=error.message, where=error.where)
         if not self.plan.debug.keep_going:
             raise error
         self.failure = self.failure or error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from arkdev.errors import PluginResultError
 from arkdev.flows.debug_plan import DebugPlan
 from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.contexts import InsertedContext, critic_context, teacher_context
-from arkdev.harness.leaks import find_leaks
+from arkdev.harness.leaks import Leak, find_leaks
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.job.methods import CustomizationType
 from arkdev.runs.records import TRAIN, GroupRecord, TrajectoryRecord
@@ -41,7 +41,7 @@ class TrajectoryChecks:
         self._examples: dict[str, str] = {}
         self._lessons: list[Lesson] = []
         self._has_evidence = False
-        self.num_leaks = 0
+        self._leaks: set[tuple[str, str]] = set()
 
     @property
     def _method(self) -> CustomizationType:
@@ -95,14 +95,30 @@ class TrajectoryChecks:
             return error
         sample = self._lines.get(record.sample_index, {})
         for leak in find_leaks(record, sample=sample, contexts=contexts):
-            self.num_leaks += 1
-            self._on_event("leak", **asdict(leak), where=self._place)
-            self._warn(
-                f"{leak.what} is in a prompt of the policy: message {leak.message} "
-                f"({leak.role}), {self._place}",
-                record.trajectory_id,
-            )
+            self._on_event("leak", **asdict(leak))
+            self._note_leak(leak)
         return None
+
+    def recall(self, event: Mapping[str, Any]) -> None:
+        """Count a leak that an earlier part of the run found."""
+        names = [each.name for each in fields(Leak)]
+        if event.get("kind") == "leak" and all(name in event for name in names):
+            self._note_leak(Leak(**{name: event[name] for name in names}))
+
+    def _note_leak(self, leak: Leak) -> None:
+        if (leak.trajectory_id, leak.what) in self._leaks:  # its group ran again
+            return
+        self._leaks.add((leak.trajectory_id, leak.what))
+        self._warn(
+            f"{leak.what} is in a prompt of the policy: message {leak.message} ({leak.role}), "
+            f"{self._place}",
+            leak.trajectory_id,
+        )
+
+    @property
+    def num_leaks(self) -> int:
+        """Trajectories (and things) that the policy should not have seen."""
+        return len(self._leaks)
 
     def _contexts(self, record: TrajectoryRecord) -> list[InsertedContext]:
         critic = critic_context(record, place=self._place)

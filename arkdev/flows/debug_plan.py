@@ -90,9 +90,14 @@ class DebugPlan(PluginTestPlan):
     @property
     def num_rollouts(self) -> int:
         """Rollouts that will run when no group is dropped."""
-        num_groups = sum(len(batch.indices) for batch in self.steps.batches())
         num_tests = self.num_rounds * self.num_validation * self.test_num_generations
-        return num_groups * self.num_generations + num_tests
+        return self.num_groups * self.num_generations + num_tests
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of all steps."""
+        num_epochs, rest = divmod(len(self.steps), self.steps.steps_per_epoch)
+        return num_epochs * self.steps.num_samples + rest * self.steps.batch_size
 
     @property
     def num_rounds(self) -> int:
@@ -213,10 +218,9 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         teachers=_teacher_names(job),
         **_validation(request, job, data, notes),
     )
-    num_groups = sum(len(batch.indices) for batch in batches.batches())
     return replace(
         plan,
-        num_samples=num_groups + plan.num_rounds * plan.num_validation,
+        num_samples=plan.num_groups + plan.num_rounds * plan.num_validation,
         notes=(*notes, *notes_on_faults(faults), *job.warnings),
     )
 
