@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from arkdev.testing.endpoints import EndpointFactory
     from arkdev.testing.proxies import ProxyFactory
     from arkdev.testing.runs import RunFactory
+    from arkdev.testing.tapes import TapeFactory
     from arkdev.testing.workspaces import PluginWorkspace
 
 _WORKSPACE_FILE = "arkworkspace.toml"
@@ -61,5 +62,17 @@ def arkdev_run(
     runs: Any = import_module("arkdev.testing.runs")
     factory: RunFactory = runs.RunFactory(
         arkdev_workspace.root, out=lambda: tmp_path_factory.mktemp("arkdev") / "run"
+    )
+    return factory
+
+
+@pytest.fixture
+def arkdev_tape(
+    arkdev_workspace: PluginWorkspace, arkdev_run: RunFactory, request: pytest.FixtureRequest
+) -> TapeFactory:
+    """Run the plugins' code on a tape, recorded the first time: `arkdev_tape("tape.jsonl")`."""
+    tapes: Any = import_module("arkdev.testing.tapes")
+    factory: TapeFactory = tapes.TapeFactory(
+        arkdev_workspace.root, folder=request.path.parent, run=arkdev_run
     )
     return factory

@@ -14,8 +14,6 @@ set, nothing is recorded.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -40,9 +38,6 @@ _ARK_KEYS = ("ARK_TRACE_AK", "ARK_TRACE_SK")
 _COZELOOP_KEYS = ("COZELOOP_WORKSPACE_ID", "COZELOOP_API_TOKEN")
 _OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _DEFAULT_REGION = "cn-beijing"
-_WRITE_AT_ONCE = 64
-_WRITE_EVERY_S = 0.2
-"""What a killed process may lose of the file."""
 
 _OTLP = "opentelemetry.exporter.otlp.proto.http"
 _INSTALL_OTLP = 'pip install "arkdev[trace]"'
@@ -115,11 +110,10 @@ def traced(
         yield None
         return
     exports = [SpanExport(each, mask=_masking(secrets)) for each in receivers]
-    file = _SpanFile(run)
 
     def on_end(span: spans.Span) -> None:
         if writes_file:
-            file.add(span)
+            run.span(_record(span))
         for export in exports:
             export.add(span)
 
@@ -132,45 +126,12 @@ def traced(
             yield tracing
         finally:
             recording.is_on = False
-            file.flush()
             tracing.counts = tuple(export.close() for export in exports)
 
 
 def traffic_rules(tracing: Tracing | None) -> tuple[TrafficRule, ...]:
     """Return what records the HTTP calls of plugins, where spans are recorded."""
     return (TracedCalls(),) if tracing is not None else ()
-
-
-class _SpanFile:
-    """Writes spans many at a time: each write lets other threads have their turn."""
-
-    def __init__(self, run: RunWriter) -> None:
-        self._run = run
-        self._waiting: list[dict[str, Any]] = []
-        self._next_write = time.monotonic() + _WRITE_EVERY_S
-        self._lock = threading.Lock()
-
-    def add(self, span: spans.Span) -> None:
-        """Take a span that ended; from any thread."""
-        record = _record(span)
-        with self._lock:
-            self._waiting.append(record)
-            if len(self._waiting) < _WRITE_AT_ONCE and time.monotonic() < self._next_write:
-                return
-            waiting = self._taken()
-        self._run.spans(waiting)
-
-    def flush(self) -> None:
-        """Write what waits."""
-        with self._lock:
-            waiting = self._taken()
-        if waiting:
-            self._run.spans(waiting)
-
-    def _taken(self) -> list[dict[str, Any]]:
-        waiting, self._waiting = self._waiting, []
-        self._next_write = time.monotonic() + _WRITE_EVERY_S
-        return waiting
 
 
 def _receivers(envs: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[_Make]:

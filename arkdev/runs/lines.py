@@ -13,6 +13,7 @@ import math
 import os
 import reprlib
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ _MAX_DEPTH = 100
 _MAX_REPR_CHARS = 1000
 _MAX_INT_BITS = 10_000
 """Python refuses to print much longer ones."""
+_WRITE_AT_ONCE = 64
+_WRITE_EVERY_S = 0.2
 
 
 def _fields(value: object) -> dict[str, Any]:
@@ -245,3 +248,39 @@ class LineFile:
                 with suppress(OSError):
                     os.close(self._descriptor)
                 self._descriptor = None
+
+
+class ManyLineFile(LineFile):
+    """A file of very many lines: several are written at once, since each write costs a turn.
+
+    A killed process may lose those of the last `_WRITE_EVERY_S` seconds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._waiting: list[bytes] = []
+        self._next_write = 0.0
+        self._waiting_lock = threading.Lock()
+
+    def append(self, line: bytes) -> None:
+        """Take `line`, which ends in a newline; write what waits now and then."""
+        with self._waiting_lock:
+            self._waiting.append(line)
+            if len(self._waiting) < _WRITE_AT_ONCE and time.monotonic() < self._next_write:
+                return
+            lines = self._taken()
+        super().append(lines)
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        with self._waiting_lock:
+            lines = self._taken()
+        if lines:
+            super().append(lines)
+        super().close()
+
+    def _taken(self) -> bytes:
+        lines = b"".join(self._waiting)
+        self._waiting.clear()
+        self._next_write = time.monotonic() + _WRITE_EVERY_S
+        return lines

@@ -7,7 +7,7 @@ import json
 import os
 import secrets as random_names
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
-from arkdev.runs.lines import LineFile, cleaned, encoded, masked_json
+from arkdev.runs.lines import LineFile, ManyLineFile, cleaned, encoded, masked_json
 from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
@@ -46,7 +46,7 @@ _TEMPORARY = ".tmp"
 class RunWriter:
     """Writes one run. Every method may be called from any thread.
 
-    Methods raise `OutputError` when the disk refuses, but for `log` and `spans`: what a plugin logs
+    Methods raise `OutputError` when the disk refuses, but for `log` and `span`: what a plugin logs
     must not fail the plugin, so the next record raises it.
 
     A record is on its way to the disk when its method returns: killing the process loses none.
@@ -69,8 +69,9 @@ class RunWriter:
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
         (folder / "logs").mkdir(exist_ok=True)
-        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG, SPANS)
+        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
         self._files = {name: LineFile(folder / name) for name in names}
+        self._files[SPANS] = ManyLineFile(folder / SPANS)
         self._log_problem: OutputError | None = None
         self._lock = _locked(folder) if lock is None else lock
         self._write_manifest()
@@ -163,9 +164,9 @@ class RunWriter:
         """Append to ``logs/plugin.jsonl``."""
         self._append_quietly(PLUGIN_LOG, record)
 
-    def spans(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Append to ``traces.jsonl``, in one write; `records` have the fields of a `SpanRecord`."""
-        self._append_quietly(SPANS, *records)
+    def span(self, record: Mapping[str, Any]) -> None:
+        """Append to ``traces.jsonl``; `record` has the fields of a `SpanRecord`."""
+        self._append_quietly(SPANS, record)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Write how the run ended and close its files. What arrives later is still appended."""
@@ -182,13 +183,11 @@ class RunWriter:
             os.close(self._lock)
             self._lock = -1
 
-    def _append_quietly(self, name: str, *records: object) -> None:
-        lines = b"".join(encoded(record, secrets=self._secrets)[0] for record in records)
+    def _append_quietly(self, name: str, record: object) -> None:
         try:
-            with _disk_faults_named(self.folder):
-                self._files[name].append(lines)
-        except OutputError as error:
-            self._log_problem = error
+            self._files[name].append(encoded(record, secrets=self._secrets)[0])
+        except OSError as error:
+            self._log_problem = _disk_fault(error, folder=self.folder)
 
     def _append(self, name: str, record: object) -> tuple[str, ...] | None:
         if self._log_problem is not None:
@@ -209,12 +208,16 @@ def _disk_faults_named(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"the run folder cannot be written any more: {error.strerror or error}",
-            where=str(folder),
-            hint="the run ended there; what was written before is whole. Make room, or choose "
-            "another place with --out",
-        ) from error
+        raise _disk_fault(error, folder=folder) from error
+
+
+def _disk_fault(error: OSError, *, folder: Path) -> OutputError:
+    return OutputError(
+        f"the run folder cannot be written any more: {error.strerror or error}",
+        where=str(folder),
+        hint="the run ended there; what was written before is whole. Make room, or choose "
+        "another place with --out",
+    )
 
 
 def _written_aside(folder: Path, manifest: Manifest, *, secrets: Iterable[str]) -> Path:

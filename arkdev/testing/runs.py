@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import ExitCode, UsageError
+from arkdev.flows.replay_plan import ReplayPlan, plan_replay
+from arkdev.flows.replaying import run_replay
 from arkdev.flows.test_plan import PluginTestPlan, plan_test
 from arkdev.flows.test_plugin import PluginTestOutcome, exit_code_of, run_test
 from arkdev.flows.test_request import PluginTestRequest
@@ -92,8 +94,8 @@ class RunFactory:
         """Run one test to its end, with the options of `PluginTestRequest`.
 
         Among them are `rollout`, `graders`, `data`, `job`, `limit`, `sample`, `num_generations`,
-        `concurrency`, `endpoint`, `model`, `skill`, `script`, `sampling` and `seed`; what is left
-        out is as for the command. Raises what `plan_test` and `run_test` raise.
+        `concurrency`, `endpoint`, `model`, `skill`, `script`, `sampling`, `seed` and `replay` (a
+        tape); what is left out is as for the command. Raises what `plan_test` and `run_test` raise.
         """
         if _is_in_a_loop():
             raise UsageError(
@@ -101,9 +103,13 @@ class RunFactory:
                 hint="write the test with `def`, not `async def`: the run has a loop of its own",
             )
         options.setdefault("out", self._out())
-        plan = plan_test(PluginTestRequest(start=self._root, **options))
+        request = PluginTestRequest(start=self._root, **options)
+        plan = plan_test(request) if request.replay is None else plan_replay(request)
+        quiet = _Quiet()
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return RunOutcome(runner.run(run_test(plan, _Quiet())))
+            if isinstance(plan, ReplayPlan):
+                return RunOutcome(runner.run(run_replay(plan, quiet)))
+            return RunOutcome(runner.run(run_test(plan, quiet)))
 
 
 class _Quiet:

@@ -93,14 +93,14 @@ def entry_points(folder: Path) -> str:
 
 
 def run_pytest(
-    root: Path, *arguments: str, site: str, is_bare: bool = True
+    root: Path, *arguments: str, site: str, is_bare: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run pytest in `root`; bare is without pytest-asyncio, which a user need not have."""
     plugins = ["-p", "no:cacheprovider", *(["-p", "no:asyncio"] if is_bare else [])]
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "error", *plugins, *arguments],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), site])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), site]), **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -249,6 +249,45 @@ def test_the_tests_of_the_documents_pass(tested: Workspace, tmp_path: Path) -> N
         }
         for a, b in sums * 4
     )
-    result = run_pytest(tested.root, "tests", site=entry_points(tmp_path))
+    result = run_pytest(tested.root, "tests", site=entry_points(tmp_path), CI="")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "3 passed" in result.stdout
+    assert "4 passed" in result.stdout
+
+
+def test_a_tape_is_recorded_once_and_replayed_from_then_on(
+    tested: Workspace, tmp_path: Path
+) -> None:
+    site = entry_points(tmp_path)
+    tested.samples("one", "two")
+    tested.write(
+        "tests/test_it.py",
+        """
+        def test_it(arkdev_tape):
+            outcome = arkdev_tape("once.jsonl", num_generations=2, skill=1.0)
+            outcome.assert_nothing_failed()
+            outcome.assert_reward_mean(at_least=1.0)
+            assert outcome.summary.num_rollouts == 4
+        """,
+    )
+    tape = tested.root / "tests" / "once.jsonl"
+
+    result = run_pytest(tested.root, site=site, CI="true")
+    assert "there is no such tape" in result.stdout
+    assert not tape.exists()
+
+    result = run_pytest(tested.root, site=site, CI="")
+    assert result.returncode == 0, result.stdout + result.stderr
+    recorded = tape.read_bytes()
+    result = run_pytest(tested.root, site=site, CI="true")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+    source = tested.root / "plugins" / "rollout.py"
+    code = source.read_text(encoding="utf-8")
+    changed = code.replace('messages=sample.model_dump()["messages"]', "messages=MESSAGES")
+    assert changed != code
+    message = 'MESSAGES = [{"role": "user", "content": "something else"}]'
+    source.write_text(f"{changed}\n{message}\n", encoding="utf-8")
+    result = run_pytest(tested.root, site=site, CI="true")
+    assert "rollout 0.0 left the tape" in result.stdout
+    assert "+something else" in result.stdout
+    assert tape.read_bytes() == recorded

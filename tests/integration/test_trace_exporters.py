@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 
 import pytest
@@ -117,7 +116,7 @@ def test_a_broken_collector_changes_neither_results_nor_time(
     monkeypatch.setattr("arkdev.observe.span_export.SpanExport.close.__defaults__", (0.2,))
     observed.write("plugins/rollout.py", OBSERVED.replace("tool(os", "time.sleep(0.4); tool(os"))
     observed.samples(*(f"hello {number}" for number in range(32)))
-    plain = median_duration_s(observed.run(concurrency=16))
+    plain = shortest_s(observed.run(concurrency=16))
     with collector(*(["hang"] if fault == "hangs" else [])) as server:
         url = "http://127.0.0.1:1" if fault == "is gone" else server.url
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
@@ -130,15 +129,16 @@ def test_a_broken_collector_changes_neither_results_nor_time(
     assert reason
     assert run.outcome.tracing is not None
     assert len(run.outcome.tracing.warnings) == 1
-    assert median_duration_s(run) < plain * 1.05 + 0.01
+    assert shortest_s(run) < plain * 1.05 + 0.01
 
 
 def raises(*_: object) -> str:
     raise RuntimeError("the exporter is broken")
 
 
-def median_duration_s(run: Run) -> float:
-    return statistics.median(record.duration_s for record in run.trajectories)
+def shortest_s(run: Run) -> float:
+    """What a rollout takes; other work on the machine can only lengthen it."""
+    return min(record.duration_s for record in run.trajectories)
 
 
 def test_the_end_waits_no_more_than_five_seconds_for_a_collector_that_hangs(

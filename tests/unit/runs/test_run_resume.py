@@ -45,7 +45,8 @@ def folder(tmp_path: Path) -> Path:
     writer.event("seen", what="before")
     for ids in ((), ("0.0",), ("1.0",), ("2.0", "2.1"), ("3.0", "3.1")):
         writer.log(log_line(f"of {' '.join(ids)}", ids))
-    writer.spans([vars(span(("1.0",))), vars(span(("2.1",)))])
+    for ids in (("1.0",), ("2.1",)):
+        writer.span(vars(span(ids)))
     writer.finish("interrupted", {})
     return writer.folder
 

@@ -100,7 +100,11 @@ def test_a_span_keeps_what_json_lacks_and_hides_secrets(tmp_path):
     given = {"odd": object, "said": ["sk-very-secret"]}
     ids = ("a" * 32, "b" * 16, None)
     span = SpanRecord(*ids, "chat", "client", AT, 0.5, ("7.1",), 0, attributes=given)
-    writer.spans([vars(span)] * 2)
+    for _ in range(100):
+        writer.span(vars(span))
+    assert 64 <= len(lines(writer, "traces.jsonl")) < 100  # several at a time
+    writer.finish("finished", {})
+    assert len(lines(writer, "traces.jsonl")) == 100
     for line in lines(writer, "traces.jsonl"):
         assert line["attributes"] == {"odd": "<class 'object'>", "said": ["***"]}
 
