@@ -49,7 +49,8 @@ class DebugDisplay(Display):
     def on_step_begin(self, batch: Batch, phase: str) -> None:
         """Name it beside the bar."""
         name = f"step {batch.step}" if phase == TRAIN else f"validation after step {batch.step}"
-        self._progress.update(self._task, description=f"{name} of {len(self._debug.steps)}")
+        place = f"{batch.step + 1} of {len(self._debug.steps)}"
+        self._progress.update(self._task, description=f"{name} ({place})")
 
     def on_step(self, record: StepRecord) -> None:
         """Add its row."""

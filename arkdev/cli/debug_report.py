@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -80,15 +80,26 @@ def steps_section(steps: Sequence[StepRecord], signs: Symbols) -> Section:
 def metrics_section(steps: Sequence[StepRecord]) -> Section | None:
     """Build the metrics of the last step and of the last round of validation."""
     last = {step.phase: step for step in steps}
-    rows = [
-        (printable(name), metric_value(value), "estimated" if name in step.estimated else "")
-        for step in last.values()
-        for name, value in step.metrics.items()
-    ]
+    rows = [row for step in last.values() for row in _metric_rows(step)]
     if not rows:
         return None
     numbers = " and ".join(map(name_of, last.values()))
-    return Section(f"Metrics of {numbers}", number_table(("metric", "value", ""), rows))
+    return Section(f"Metrics of {numbers}", number_table(("metric", ".mean", ".min", ".max"), rows))
+
+
+def _metric_rows(step: StepRecord) -> Iterator[tuple[str, ...]]:
+    """Put what belongs together into one row; a metric of one value stands in the first column."""
+    for name, value in step.metrics.items():
+        stem, dot, of = name.rpartition(".")
+        if dot and of in ("min", "max") and f"{stem}.mean" in step.metrics:
+            continue
+        mark = " (estimated)" if name in step.estimated else ""
+        if of != "mean":
+            yield printable(f"{name}{mark}"), metric_value(value), "", ""
+            continue
+        spread = [step.metrics.get(f"{stem}.{each}") for each in ("min", "max")]
+        shown = ["" if one is None else metric_value(one) for one in spread]
+        yield (printable(stem), metric_value(value), *shown)
 
 
 def metric_value(value: float) -> str:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from arkdev.runs.records import GroupRecord, TrajectoryRecord
 
 
-def debug_json(reader: RunReader) -> dict[str, Any]:
-    """Return what a debug run adds to the document of a run."""
+def debug_json(reader: RunReader) -> dict[str, Any] | None:
+    """Return what a debug run adds to the document of a run; None for another run."""
+    if reader.manifest.kind != "debug":
+        return None
     summary = reader.manifest.summary or {}
     return {
         "job_id": summary.get("job_id"),

@@ -9,6 +9,13 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.cli.debug_documents import (
+    ContextRow,
+    DebugDocument,
+    DebugPart,
+    StepDocument,
+    TeacherReplyRow,
+)
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
@@ -95,6 +102,8 @@ class RunDocument(_Document):
 
     run: Manifest
     torn: list[TornLine]
+    debug: DebugPart | None
+    """None: it is no debug run."""
 
 
 class SiblingRow(TypedDict):
@@ -120,6 +129,10 @@ class TrajectoryDocument(_Document):
     """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
+    contexts: list[ContextRow]
+    context_problem: str
+    """Why what a critic or a teacher is given cannot be put in; "" when it can."""
+    teacher_replies: list[TeacherReplyRow]
     logs: list[PluginLogRecord]
     """What its rollout and its graders logged, in order."""
 
@@ -350,9 +363,11 @@ class FoundationModelDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "debug": DebugDocument,
     "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,
+    "show-step": StepDocument,
     "show-trajectory": TrajectoryDocument,
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,

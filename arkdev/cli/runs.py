@@ -258,12 +258,9 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
         run = {**dataclasses.asdict(reader.manifest), "status": reader.status}
         run["summary"] = summary.to_json()
         torn = [dataclasses.asdict(line) for line in reader.torn]
-        document: dict[str, Any] = {"run": run, "torn": torn}
-        if reader.manifest.kind == "debug":
-            from arkdev.cli.debug_runs import debug_json
+        from arkdev.cli.debug_runs import debug_json
 
-            document["debug"] = debug_json(reader)
-        print_json(document)
+        print_json({"run": run, "torn": torn, "debug": debug_json(reader)})
         return
     from arkdev.cli.report import render_summary
 

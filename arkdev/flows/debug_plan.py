@@ -45,6 +45,7 @@ from arkdev.job.job_data import (
 from arkdev.job.pipelines import OPDPipeline
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.runs.masking import usable_secrets
 from arkdev.runs.writer import recorded_settings
 
 DEFAULT_BATCH_SIZE = 32
@@ -115,7 +116,9 @@ class DebugPlan(PluginTestPlan):
     def secrets(self) -> tuple[str, ...]:
         """What must not show in anything that the run writes."""
         more = secrets_of(self.teacher, {}) if self.teacher is not None else ()
-        return tuple(dict.fromkeys((*super().secrets, *more)))
+        config = self.the_job.config.debug_config
+        own = [config.apikey.get_secret_value()] if config is not None else []
+        return tuple(dict.fromkeys((*super().secrets, *more, *usable_secrets(own))))
 
     def training_sample(self, index: int) -> SampleToRun:
         """Return a sample of a batch."""
