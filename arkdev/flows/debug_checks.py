@@ -141,9 +141,9 @@ class TrajectoryChecks:
         known = sorted(self._plan.teachers)
         if teacher is None:
             raise PluginResultError(
-                f"{record.trajectory_id} names no teacher",
+                f"{record.trajectory_id} names no teacher; the job has {', '.join(known)}",
                 where=self._place,
-                hint=f'return config={{"teachers": {{NAME: {{}}}}}} with one of {", ".join(known)}',
+                hint='a rollout returns config={"teachers": {NAME: {}}} with one of them',
             )
         if teacher.reader not in self._plan.teachers:
             raise PluginResultError(
