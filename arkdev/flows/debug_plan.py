@@ -300,7 +300,7 @@ def _batches(request: DebugRequest, job: Job, num_samples: int, notes: list[str]
     if request.steps is not None and "num_steps" in job.hyperparameters:
         wanted = job.hyperparameters["num_steps"]
         if wanted != request.steps:
-            notes.append(f"{request.steps} of the job's {wanted} steps are run")
+            notes.append(f"num_steps is {request.steps} here, {wanted} in the job")
     if steps is None:
         notes.append("the job gives no num_steps, whose default is not known: one epoch is run")
     return BatchPlan(

@@ -191,7 +191,7 @@ def test_what_is_inferred_says_from_what(tmp_path: Path) -> None:
     [
         (
             "debug",
-            ["validation_set.datasets", "preset_dataset", "router_bias", "resource_group"],
+            ["router_bias", "resource_group"],
         ),
         (
             "local",
