@@ -40,8 +40,7 @@ def mcj(
     """Submit a model customization job; only debug jobs so far."""
     if not is_debug:
         raise ComesLaterError(
-            "`arkdev create mcj` without --debug is not built yet: it comes with remote job "
-            "management",
+            "`arkdev create mcj` is not built yet: it comes with remote job management",
             hint="--debug rehearses the job on this machine",
         )
     from arkdev.cli.debug import run_and_show

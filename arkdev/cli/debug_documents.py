@@ -73,6 +73,16 @@ class ContextMessageRow(TypedDict):
     """True: the policy does not see it."""
 
 
+class TeacherReplyRow(TypedDict):
+    """What a teacher's endpoint said before an answer of the policy."""
+
+    turn: int
+    """Number of the answer, from 0."""
+    reply: str
+    error: str
+    """Why there is no reply; "" when there is one."""
+
+
 class ContextRow(TypedDict):
     """What a critic or a teacher sees of a trajectory."""
 
@@ -81,12 +91,4 @@ class ContextRow(TypedDict):
     estimated_tokens: int
     """Of what the policy does not see."""
     messages: list[ContextMessageRow]
-
-
-class TeacherReplyRow(TypedDict):
-    """What a teacher's endpoint said before an answer of the policy."""
-
-    teacher: str
-    turn: int
-    reply: str
-    error: str
+    replies: list[TeacherReplyRow]

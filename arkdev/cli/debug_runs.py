@@ -131,11 +131,11 @@ def contexts_json(reader: RunReader, trajectory: TrajectoryRecord) -> dict[str, 
                     {"message": message, "is_inserted": is_inserted}
                     for message, is_inserted in context.rendered(trajectory.messages, answers)
                 ],
+                "replies": _replies(reader, trajectory, context.reader),
             }
             for context in contexts
         ],
         "context_problem": problem,
-        "teacher_replies": _replies(reader, trajectory),
     }
 
 
@@ -160,11 +160,11 @@ def print_contexts(out: Console, reader: RunReader, trajectory: TrajectoryRecord
             role = str(message.get("role"))
             line = Text(f"{'+' if is_inserted else ' '} {role:<10} ", style="bold magenta")
             out.print(line.append(text, style="magenta" if is_inserted else "dim"))
-    for reply in _replies(reader, trajectory):
-        line = Text(f"{reply['teacher']} before answer {reply['turn']}: ", style="bold")
-        is_error = bool(reply["error"])
-        text = reply["error"] if is_error else reply["reply"]
-        out.print(line.append(printable(str(text)), style="red" if is_error else ""))
+        for reply in _replies(reader, trajectory, context.reader):
+            line = Text(f"{context.reader} before answer {reply['turn']}: ", style="bold")
+            is_error = bool(reply["error"])
+            text = printable(str(reply["error"] if is_error else reply["reply"]))
+            out.print(line.append(text, style="red" if is_error else ""))
 
 
 def _contexts(trajectory: TrajectoryRecord) -> tuple[list[InsertedContext], str]:
@@ -177,14 +177,15 @@ def _contexts(trajectory: TrajectoryRecord) -> tuple[list[InsertedContext], str]
     return [context for context in found if context is not None], ""
 
 
-def _replies(reader: RunReader, trajectory: TrajectoryRecord) -> list[dict[str, Any]]:
+def _replies(reader: RunReader, trajectory: TrajectoryRecord, by: str) -> list[dict[str, Any]]:
     if reader.manifest.kind != "debug" or not (trajectory.config or {}).get("teachers"):
         return []
     name = trajectory.trajectory_id
     replies = {
-        event["turn"]: {key: event[key] for key in ("teacher", "turn", "reply", "error")}
+        event["turn"]: {key: event[key] for key in ("turn", "reply", "error")}
         for event in reader.events()
-        if event.get("kind") == "teacher" and event.get("trajectory_id") == name
+        if (event.get("kind"), event.get("trajectory_id"), event.get("teacher"))
+        == ("teacher", name, by)
     }
     return [replies[turn] for turn in sorted(replies)]
 

@@ -9,13 +9,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.cli.debug_documents import (
-    ContextRow,
-    DebugDocument,
-    DebugPart,
-    StepDocument,
-    TeacherReplyRow,
-)
+from arkdev.cli.debug_documents import ContextRow, DebugDocument, DebugPart, StepDocument
+from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
@@ -132,7 +127,6 @@ class TrajectoryDocument(_Document):
     contexts: list[ContextRow]
     context_problem: str
     """Why what a critic or a teacher is given cannot be put in; "" when it can."""
-    teacher_replies: list[TeacherReplyRow]
     logs: list[PluginLogRecord]
     """What its rollout and its graders logged, in order."""
 
@@ -364,6 +358,8 @@ DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
     "debug": DebugDocument,
+    "test-grader-attack": GraderAttackDocument,
+    "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,

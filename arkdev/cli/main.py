@@ -30,7 +30,11 @@ _COMMANDS = ("init", "check", "plan", "run", "runs", "replay", "debug", "schema"
 _GROUPS = ("test", "endpoint", "data", "get", "create")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
-_GROUP_COMMANDS = (("endpoint", "endpoint_list"), ("endpoint", "endpoint_check"))
+_GROUP_COMMANDS = (
+    ("endpoint", "endpoint_list"),
+    ("endpoint", "endpoint_check"),
+    ("test", "test_grader"),
+)
 """(group, module): the module registers its commands on that group."""
 
 _LACKS = (

@@ -110,7 +110,7 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
             hint="compare two graders with --diff, or grade with some of your own with --grader",
         )
     workspace = find_workspace(request.start)
-    source = _source(workspace.root / "runs", request.run)
+    source = recorded_run(workspace.root / "runs", request.run)
     groups = RecordedGroups(source, limit=request.limit)
     settings = source.manifest.settings
     flags = dict(settings.get("flags") or {})
@@ -157,8 +157,11 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
     )
 
 
-def _source(runs: Path, name: str) -> RunReader:
-    """Find the run; ``latest`` is the latest test of plugins. A replay itself can be named."""
+def recorded_run(runs: Path, name: str) -> RunReader:
+    """Find a run to grade again; ``latest`` is the latest test of plugins.
+
+    A replay can be named; a debug run cannot.
+    """
     if name == "latest":
         found = next((run for run in list_runs(runs) if run.kind == PluginTestPlan.kind), None)
         if found is None:

@@ -75,6 +75,12 @@ ENDS = {
     "runs": [("runs", 0)],
     "schema": [("schema", 0), ("schema runs", 0), ("schema none", 2)],
     "show": [("show", 2), ("show nothing", 2)],
+    "test grader": [
+        ("test grader", 2),
+        ("test grader --attack --floor 1", 0),
+        ("test grader --attack --floor 0.5", 3),
+        ("test grader --repeat 2", 2),
+    ],
     "test plugin": [
         ("test plugin", 0),
         ("test plugin --rollout plugins.rollout:none", 2),

@@ -68,6 +68,7 @@ COMMANDS = {
     "runs": ["runs"],
     "schema": ["schema", "test"],
     "show": ["show", "latest"],
+    "test grader": ["test", "grader", "--attack", "--floor", "1", "--show", "echo"],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
 }
 MORE = {
@@ -80,6 +81,7 @@ MORE = {
     "a failing rollout": ["show", "latest", "1.0"],
     "what failed": ["show", "--failed"],
     "two graders": ["replay", "latest", "--diff", "recorded", "plugins.rollout:one"],
+    "a grader's noise": ["test", "grader", "--repeat", "2"],
     "one sample": ["test", "plugin", "--sample", "1"],
     "the run's own endpoint": ["test", "plugin", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
 }
