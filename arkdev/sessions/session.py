@@ -25,7 +25,7 @@ from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
-from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord, trajectory_id_of
 from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.model_call_spans import in_a_span
@@ -47,8 +47,10 @@ class AttemptIdentity:
 
     @property
     def trajectory_id(self) -> str:
-        """``<sample_index>.<generation>``"""
-        return f"{self.sample_index}.{self.generation}"
+        """See `trajectory_id_of`."""
+        return trajectory_id_of(
+            self.sample_index, self.generation, phase=self.phase, step=self.step
+        )
 
 
 @dataclass
@@ -389,7 +391,8 @@ def _seed(identity: AttemptIdentity, *place: int | str) -> int:
 
     `place` is the call's number in the attempt, or its place in the tree of responses.
     """
-    text = str(
-        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
-    )
+    who = [identity.run_seed, identity.sample_index, identity.generation, identity.attempt]
+    # a sample has its turn again in each epoch
+    when = [] if identity.step is None else [identity.phase, identity.step]
+    text = str([*who, *when, *place])
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
