@@ -17,6 +17,7 @@ from arkdev.harness.summary import Summary
 _MAX_ROWS = 6
 _SLOW_FROM_S = 0.1
 _MODEL_CALLS = (".create", ".parse")
+_CLIENT_CLASS = re.compile(r"(^|\.)[A-Z]\w*(Client|OpenAI|Ark)$")
 _HTTP_LIBRARIES = ("requests.", "httpx.", "urllib", "http.client", "session.", "client.")
 _FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 """A dotted name that one could write oneself: nothing private, no expression."""
@@ -73,6 +74,11 @@ def advice(record: StallRecord) -> str:
     name = record.called.rpartition(".")[2]
     if name == "sleep":
         return "await asyncio.sleep(...)"
+    if _CLIENT_CLASS.search(record.called):
+        return (
+            "make the client once, outside the plugin: each one loads the certificates anew; model "
+            "clients can share one (http_client=...)"
+        )
     if record.called.endswith(_MODEL_CALLS):
         return "take proxy.async_rollout_client() and await its calls, or write the plugin as def"
     if record.called.startswith(_HTTP_LIBRARIES):
