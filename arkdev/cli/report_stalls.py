@@ -60,17 +60,21 @@ def sentence(record: StallRecord) -> str:
     return f"{what} {verb} {times}{called}"
 
 
+_ADVICE = {
+    StallKind.HARNESS: "a lower --concurrency helps when it matters",
+    StallKind.EXECUTOR_STARVED: "await an async client, write the plugin as def (a thread of its "
+    "own), or use a larger pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)",
+    StallKind.HOLDS_INTERPRETER: "compute less, in another process (ProcessPoolExecutor), or in a "
+    "library in C",
+}
+
+
 def advice(record: StallRecord) -> str:
     """Say how to mend it."""
-    if record.kind is StallKind.HARNESS:
-        return "a lower --concurrency helps when it matters"
-    if record.kind is StallKind.EXECUTOR_STARVED:
-        return (
-            "await an async client, write the plugin as def (a thread of its own), or use a larger "
-            "pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)"
-        )
-    if record.kind is StallKind.HOLDS_INTERPRETER:
-        return "compute less, in another process (ProcessPoolExecutor), or in a library in C"
+    return _ADVICE.get(record.kind) or _advice_for_a_call(record)
+
+
+def _advice_for_a_call(record: StallRecord) -> str:
     name = record.called.rpartition(".")[2]
     if name == "sleep":
         return "await asyncio.sleep(...)"
