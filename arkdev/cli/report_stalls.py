@@ -28,17 +28,6 @@ _VERBS = {
     StallKind.EXECUTOR_STARVED: "kept a full thread pool busy",
     StallKind.HARNESS: "arkdev itself, the garbage collector or a busy machine held the run up",
 }
-_ADVICE = {
-    StallKind.HARNESS: "a lower --concurrency helps when it matters",
-    StallKind.EXECUTOR_STARVED: (
-        "await an async client, write the plugin as def (a thread of its own), or use a larger "
-        "pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)"
-    ),
-    StallKind.HOLDS_INTERPRETER: (
-        "compute less, in another process (ProcessPoolExecutor), or in a library in C"
-    ),
-}
-"""Where it does not depend on what was called."""
 
 
 def stalls(summary: Summary, signs: Symbols) -> Section | None:
@@ -71,10 +60,21 @@ def sentence(record: StallRecord) -> str:
     return f"{what} {verb} {times}{called}"
 
 
+_ADVICE = {
+    StallKind.HARNESS: "a lower --concurrency helps when it matters",
+    StallKind.EXECUTOR_STARVED: "await an async client, write the plugin as def (a thread of its "
+    "own), or use a larger pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)",
+    StallKind.HOLDS_INTERPRETER: "compute less, in another process (ProcessPoolExecutor), or in a "
+    "library in C",
+}
+
+
 def advice(record: StallRecord) -> str:
     """Say how to mend it."""
-    if record.kind in _ADVICE:
-        return _ADVICE[record.kind]
+    return _ADVICE.get(record.kind) or _advice_for_a_call(record)
+
+
+def _advice_for_a_call(record: StallRecord) -> str:
     name = record.called.rpartition(".")[2]
     if name == "sleep":
         return "await asyncio.sleep(...)"

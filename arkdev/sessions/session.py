@@ -25,7 +25,7 @@ from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
-from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
+from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord, trajectory_id_of
 from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.model_call_spans import in_a_span
@@ -47,8 +47,10 @@ class AttemptIdentity:
 
     @property
     def trajectory_id(self) -> str:
-        """``<sample_index>.<generation>``"""
-        return f"{self.sample_index}.{self.generation}"
+        """See `trajectory_id_of`."""
+        return trajectory_id_of(
+            self.sample_index, self.generation, phase=self.phase, step=self.step
+        )
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Session:
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
         self._faults = FaultLog(started=self._started)
+        self.answered_later = self._faults.answered_later
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
         self.limit_wait_s = 0.0
@@ -279,10 +282,6 @@ class Session:
         side = FaultSide(side)
         return self._faults.add(side, kind, target, detail=detail, is_injected=is_injected)
 
-    def answered_later(self, fault: object) -> None:
-        """Note that the plugin sent the same again after `fault`, and that it was answered."""
-        self._faults.answered_later(fault)
-
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
         """What went wrong so far."""
@@ -394,7 +393,8 @@ def _seed(identity: AttemptIdentity, *place: int | str) -> int:
 
     `place` is the call's number in the attempt, or its place in the tree of responses.
     """
-    text = str(
-        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
-    )
+    who = [identity.run_seed, identity.sample_index, identity.generation, identity.attempt]
+    # a sample has its turn again in each epoch
+    when = [] if identity.step is None else [identity.phase, identity.step]
+    text = str([*who, *when, *place])
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
