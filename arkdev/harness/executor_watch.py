@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread as pools
 import functools
+import inspect
 import gc
 import sys
 import weakref
@@ -206,6 +207,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _name_of(function: Any) -> str:
     """Name the function of a call as code writes it, also behind `asyncio.to_thread`."""
+    function = inspect.unwrap(function)
     while isinstance(function, functools.partial):
         is_context = getattr(function.func, "__name__", "") == "run" and function.args
         function = function.args[0] if is_context else function.func

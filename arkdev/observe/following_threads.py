@@ -77,6 +77,7 @@ def _following_submit(submit: Callable[..., Future[Any]]) -> Callable[..., Futur
         if not enters:
             return submit(pool, function, *args, **kwargs)
 
+        @functools.wraps(function)  # who looks at the pool's work sees what it is
         def carried(*args: Any, **kwargs: Any) -> Any:
             with ExitStack() as stack:
                 for enter in enters:
