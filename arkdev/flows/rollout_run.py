@@ -34,6 +34,7 @@ from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin.host import InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
@@ -104,7 +105,7 @@ class RolloutRun:
             then.on_group(recorder.on_group(record))
 
         plan, services, tape = self.plan, self.services, self.tape
-        host = with_faults(self.host, plan)
+        host = tape.host_of(with_faults(self.host, plan))
         rollouts = RolloutRunner(
             plan.rollout,
             host=host,
@@ -198,7 +199,8 @@ async def rollout_run(
         folder = open_run(plan)
         observer.on_start(plan, folder.folder)
         log = Recorder(folder, statistics, observer).log
-        stack.enter_context(plugin_output_to(log))
+        stack.enter_context(plugin_output_to(log, mask=folder.masked_output))
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
             judge_environment(plan.endpoint, services.sessions.blocking_loop)
@@ -211,6 +213,7 @@ async def rollout_run(
                 writes_file=plan.request.trace,
                 secrets=plan.secrets,
                 own_url=services.sessions.gateway_url,
+                warn=observer.on_warning,
             )
         )
         stack.enter_context(clients.running())

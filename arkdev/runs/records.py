@@ -78,6 +78,8 @@ class FaultRecord:
     """The error's text, or the injected delay."""
     trajectory_id: str | None = None
     """Which trajectory a single grader was grading; None elsewhere."""
+    is_answered_later: bool = False
+    """The plugin sent the same HTTP request again in the same attempt, and it was answered."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,8 @@ class GraderRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Of a grader that is called for each trajectory the means over its calls."""
     attempts: int = 1
+    """Of a grader that is called for each trajectory those of the call that took the most;
+    `failed_attempts` has those of each."""
     duration_s: float = 0.0
     error: str | None = None
     where: str | None = None

@@ -276,9 +276,14 @@ class Session:
 
     def fault(
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
-    ) -> None:
+    ) -> FaultRecord:
         """Record something that went wrong in the attempt, unless it has ended."""
-        self._faults.add(FaultSide(side), kind, target, detail=detail, is_injected=is_injected)
+        side = FaultSide(side)
+        return self._faults.add(side, kind, target, detail=detail, is_injected=is_injected)
+
+    def answered_later(self, fault: object) -> None:
+        """Note that the plugin sent the same again after `fault`, and that it was answered."""
+        self._faults.answered_later(fault)
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:
