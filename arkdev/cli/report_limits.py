@@ -33,6 +33,11 @@ def limits(summary: Summary, signs: Symbols) -> Section | None:
     for tool in report.tools:
         held = f"{tool.num_held_back} of {plural(tool.num_calls, 'call')} held back"
         text = f"waited {duration(tool.waited_s)} for the limits, {held}"
+        if tool.num_over:
+            text += (
+                f"; {plural(tool.num_over, 'call')} over max_in_flight, since waiting would have "
+                "blocked the event loop (await an async client)"
+            )
         rows.append((f"tool {printable(tool.host)}", text))
     if report.num_timed_out:
         text = f"{plural(report.num_timed_out, 'plugin call')} ran out of time"

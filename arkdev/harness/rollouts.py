@@ -20,6 +20,7 @@ from arkdev.harness.attempts import (
 )
 from arkdev.harness.plugin_spans import rollout_span
 from arkdev.observe.attempt import current_attempt, in_flight
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
@@ -30,7 +31,8 @@ from arkdev.plugin.plain import frozen_copy, to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session
 from arkdev.types import (
     ChatCompletionSample,
     GroupRolloutResult,
@@ -189,6 +191,7 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        held = current_held_calls.set(session.held_calls)
         in_flight[session] = self._loaded.plugin.is_async
         session.is_in_a_run = True
         self._door.open(session)
@@ -210,6 +213,7 @@ class RolloutRunner:
             finally:
                 self._door.close(session)
                 current_attempt.reset(token)
+                current_held_calls.reset(held)
                 in_flight.pop(session, None)
             span.tell(outcome)
         return replace(

@@ -14,13 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.call_clock import CallClock
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
 from arkdev.errors import ArkdevError, LateCallError
 from arkdev.observe.attempt import AttemptPlace
+from arkdev.observe.held_calls import HeldCalls
 from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
@@ -28,27 +28,11 @@ from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
 from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
 from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
-
-
-@dataclass(frozen=True)
-class AttemptIdentity:
-    """Which attempt of which rollout this is. `run_seed` makes the run's answers repeatable."""
-
-    sample_index: int
-    generation: int
-    attempt: int
-    run_seed: int = 0
-    phase: str = "test"
-    step: int | None = None
-
-    @property
-    def trajectory_id(self) -> str:
-        """``<sample_index>.<generation>``"""
-        return f"{self.sample_index}.{self.generation}"
 
 
 @dataclass
@@ -80,6 +64,7 @@ class Session:
         self.is_in_a_run = False
         self.span: Span | None = None
         self.endpoint = services.endpoint
+        self.held_calls = HeldCalls()
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)
         """Its order, and its response unless it was a chat call."""
@@ -136,7 +121,7 @@ class Session:
         failed and sending it again did not help.
         """
         order = next(self._order)
-        call = Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        call = Call(body, order=order, seed=self.identity.seed(order), via=via)
         return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
 
     async def respond(
@@ -161,7 +146,7 @@ class Session:
         call = Call(
             body,
             order=next(self._order),
-            seed=_seed(self.identity, *key),
+            seed=self.identity.seed(*key),
             via=via,
             place=Place(parent, key, num_instructions),
         )
@@ -180,7 +165,7 @@ class Session:
             body=call.body,
             sampling={**self.sampling, **(sampling or {})},
             seed=call.seed,
-            clock=CallClock(timeout_s),
+            clock=CallClock(timeout_s, while_held=self.held_calls.timed),
         )
         started = time.perf_counter()
         self._end_tool_time(started)
@@ -382,14 +367,3 @@ class Session:
             last = self._turns[-1] if self._turns else None
             if last and last.tool_duration_s is None and last.tool_calls:
                 last.tool_duration_s = now - last.ended
-
-
-def _seed(identity: AttemptIdentity, *place: int | str) -> int:
-    """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
-
-    `place` is the call's number in the attempt, or its place in the tree of responses.
-    """
-    text = str(
-        [identity.run_seed, identity.sample_index, identity.generation, identity.attempt, *place]
-    )
-    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
