@@ -194,3 +194,7 @@ class EndpointResponseError(EndpointError):
         self.status = status
         self.body = body
         self.headers = headers or {}
+
+
+class LongWaitError(EndpointResponseError):
+    """The endpoint asks for a longer wait than arkdev makes: nothing helps that comes before."""

@@ -157,6 +157,7 @@ class RolloutRunner:
                         num_model_call_retries=outcome.num_model_call_retries,
                         limit_wait_s=outcome.limit_wait_s,
                         faults=handled(session.faults, verdict=Verdict.FAILURE),
+                        is_last=outcome.is_last,
                     )
             if self._on_attempt is not None:
                 self._on_attempt(identity, outcome)
@@ -222,6 +223,7 @@ class RolloutRunner:
             num_model_call_retries=session.num_retries,
             limit_wait_s=session.limit_wait_s,
             faults=handled(session.faults, verdict=outcome.verdict),
+            is_last=session.must_wait_long,
         )
 
     def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:

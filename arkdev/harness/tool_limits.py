@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from arkdev.endpoints.pace import Gate, even_rate
 from arkdev.job.tools import ToolLimits
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.plugin.traffic.exchange import HttpRequest, HttpResponse, Outcome
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -132,6 +133,15 @@ class ToolRule:
 
     async def _enter(self, passing: _Pass, *, may_wait: bool) -> None:
         """Take all places first, in one order for all calls, then wait for the rates."""
+        held = current_held_calls.get()
+        with held.timed() if held else nullcontext():
+            await self._take(passing, may_wait=may_wait)
+        with self._lock:
+            is_given = passing.is_given = not passing.has_ended
+        if not is_given:
+            _leave(passing.hosts)
+
+    async def _take(self, passing: _Pass, *, may_wait: bool) -> None:
         entered: list[_Host] = []
         waited_s = dict.fromkeys(passing.hosts, 0.0)
         try:
@@ -149,10 +159,6 @@ class ToolRule:
         finally:
             for host in passing.hosts:
                 host.note(waited_s[host])
-        with self._lock:
-            is_given = passing.is_given = not passing.has_ended
-        if not is_given:
-            _leave(passing.hosts)
 
 
 @contextmanager

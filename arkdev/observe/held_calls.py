@@ -1,7 +1,7 @@
-"""The calls of one plugin call that limits hold back: their time is not the plugin's.
+"""The calls that one plugin call makes and that are held back before they are sent.
 
-While at least one is held the plugin's clock stands still, and when the plugin's call has ended
-those that are still held are ended too.
+The time in which limits hold at least one back is not the plugin's: its clock stands still. When
+the plugin's call has ended, those that are still held are ended too.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class HeldCalls:
 
     @property
     def is_holding(self) -> bool:
-        """True while a call is held back."""
+        """True while limits hold a call back."""
         return self._num_held > 0
 
     @property
     def held_s(self) -> float:
-        """Seconds so far in which at least one call was held back."""
+        """Seconds so far in which limits held at least one call back."""
         with self._lock:
             since = time.monotonic() - self._held_since if self._num_held else 0.0
             return self._held_s + since
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """A call is held back inside."""
+        """A limit holds a call back inside."""
         with self._lock:
             if not self._num_held:
                 self._held_since = time.monotonic()
@@ -69,8 +69,7 @@ class HeldCalls:
             if not is_open:
                 hold.cancel()
                 raise late_call()
-            with self.timed():
-                yield
+            yield
         finally:
             with self._lock:
                 self._holds.discard(hold)
@@ -87,7 +86,7 @@ class HeldCalls:
 def late_call() -> LateCallError:
     """Return the error of a call that was held back and came after the end of its attempt."""
     return LateCallError(
-        "an HTTP call that a limit held back came after the end of its attempt and was not sent",
+        "an HTTP call that was held back came after the end of its attempt and was not sent",
         hint="the attempt returned, timed out or was cancelled; await every call in it",
     )
 

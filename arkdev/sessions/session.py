@@ -18,7 +18,7 @@ from typing import Any
 
 from arkdev.endpoints.call_clock import CallClock
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import ArkdevError, LateCallError
+from arkdev.errors import ArkdevError, LateCallError, LongWaitError
 from arkdev.observe.attempt import AttemptPlace
 from arkdev.observe.held_calls import HeldCalls
 from arkdev.observe.spans import Span
@@ -78,6 +78,8 @@ class Session:
         self._faults = FaultLog(started=self._started)
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
+        self.must_wait_long = False
+        """The endpoint asked for a longer wait than arkdev makes: no further attempt helps."""
         self.limit_wait_s = 0.0
         """What model calls waited for the endpoint's limits, all of them together."""
         self._under_way: set[CallClock] = set()
@@ -180,6 +182,7 @@ class Session:
             answer, call.num_retries = await self._send(sends, request)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
+            self.must_wait_long |= isinstance(error, LongWaitError)
             raise
         sends.made_good()
         waited_s = request.clock.waited_s
