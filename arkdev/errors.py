@@ -25,6 +25,7 @@
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
+            └── LongWaitError         4   one that asks for a longer wait than arkdev makes
 
 Exit codes: `ExitCode`.
 """

@@ -103,7 +103,7 @@ class Display:
             self._say_interrupted()
 
     def on_programs_ended(self, num_ended: int) -> None:
-        """Say that an interrupt ended what plugins had started."""
+        """Say that the end of the run ended what plugins had started."""
         with suppress(Exception):
             self._say(f"ended {plural(num_ended, 'program')} that plugins had started")
 

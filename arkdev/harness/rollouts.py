@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from arkdev.errors import PluginResultError
+from arkdev.errors import PluginResultError, PluginTimeoutError
 from arkdev.harness.attempts import (
     VERDICT_OF,
     Outcome,
@@ -32,6 +32,7 @@ from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict
 from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.sends import HUNG_UP
 from arkdev.sessions.session import Session
 from arkdev.types import (
     ChatCompletionSample,
@@ -200,7 +201,7 @@ class RolloutRunner:
             session, self._loaded, context=self._context, num_trajectories=num_trajectories
         ) as span:
             try:
-                value = await self._host.invoke(self._loaded, arguments)
+                value = await self._invoke(session, arguments)
                 result = self._read(value, session, num_trajectories=num_trajectories)
                 if result.status is PluginStatus.SUCCESS:
                     session.succeed()
@@ -211,6 +212,8 @@ class RolloutRunner:
                 raise
             except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
                 outcome = outcome_of_exception(error)
+                if session.hung_up:
+                    outcome = replace(outcome, error=f"{outcome.error} ({HUNG_UP})")
             finally:
                 self._door.close(session)
                 current_attempt.reset(token)
@@ -225,6 +228,15 @@ class RolloutRunner:
             faults=handled(session.faults, verdict=outcome.verdict),
             is_last=session.must_wait_long,
         )
+
+    async def _invoke(self, session: Session, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return await self._host.invoke(self._loaded, arguments)
+        except PluginTimeoutError:
+            raise
+        except Exception:  # perhaps since its client hung up, which the gateway sees a bit later
+            await session.hang_ups_noticed()
+            raise
 
     def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:
         plugin = self._loaded.plugin

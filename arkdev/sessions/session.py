@@ -31,8 +31,10 @@ from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
-from arkdev.sessions.sends import Sends
+from arkdev.sessions.sends import HUNG_UP, Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
+
+_LOOKS_FOR_HANG_UPS, _LOOK_EVERY_S = 40, 0.005
 
 
 @dataclass
@@ -82,7 +84,8 @@ class Session:
         """The endpoint asked for a longer wait than arkdev makes: no further attempt helps."""
         self.limit_wait_s = 0.0
         """What model calls waited for the endpoint's limits, all of them together."""
-        self._under_way: set[CallClock] = set()
+        self._under_way: dict[CallClock, str] = {}
+        """With the way that each call came."""
         self._lock = threading.Lock()
         self._is_open = True
 
@@ -271,6 +274,18 @@ class Session:
         """What went wrong so far."""
         return self._faults.records
 
+    async def hang_ups_noticed(self) -> None:
+        """Wait a moment for raw calls whose client may have hung up; call it before `close`."""
+        for _ in range(_LOOKS_FOR_HANG_UPS):
+            if "raw" not in self._under_way.copy().values():
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    @property
+    def hung_up(self) -> bool:
+        """True when the last that went wrong was that a client hung up on its call."""
+        return any(fault.detail == HUNG_UP for fault in self.faults[-1:])
+
     def close(self) -> None:
         """End the attempt: from now on its calls are refused and nothing is recorded.
 
@@ -337,7 +352,7 @@ class Session:
             async with clock:
                 with self._lock:
                     self._refuse_if_late()
-                    self._under_way.add(clock)
+                    self._under_way[clock] = sends.via
                 return await send_with_retries(
                     lambda: sends.send(services.endpoint, request),
                     policy=services.retries,
@@ -348,7 +363,7 @@ class Session:
             raise
         finally:
             with self._lock:
-                self._under_way.discard(clock)
+                self._under_way.pop(clock, None)
                 self.limit_wait_s += clock.waited_s
 
     def _count_retry(self) -> None:
