@@ -34,7 +34,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def arkdev_workspace(request: pytest.FixtureRequest) -> PluginWorkspace:
     """The workspace that the test's file lies in: `root`, and `load("module:function")`."""
     found: Any = import_module("arkdev.testing.workspaces")
-    workspace: PluginWorkspace = found.PluginWorkspace.around(request.path.parent)
+    errors: Any = import_module("arkdev.errors")
+    try:
+        workspace: PluginWorkspace = found.PluginWorkspace.around(request.path.parent)
+    except errors.ArkdevError as error:
+        pytest.fail(f"{error}\nhint: {error.hint}", pytrace=False)
     return workspace
 
 

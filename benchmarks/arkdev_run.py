@@ -64,6 +64,9 @@ class Silent:
     def on_attempt(self, *_: Any) -> None:
         """Nothing."""
 
+    def on_warning(self, text: str) -> None:
+        """Nothing."""
+
     def on_stall(self, record: Any) -> None:
         """Nothing."""
 

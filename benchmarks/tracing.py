@@ -3,8 +3,8 @@
 python benchmarks/tracing.py                        128 in flight, 50 and 500 ms of latency
 python benchmarks/tracing.py --in-flight 32 --latencies-ms 200 --json
 
-The ways are run `--rounds` times in turn and the best of each compared: other work on the machine
-can only slow a run.
+The ways are run `--rounds` times in turn. The ratio is the median of those of the rounds, each to
+the run without tracing of the same round; the other columns are the best of the rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -44,6 +45,8 @@ class Measurement:
     in_flight: int
     num_rollouts: int
     rollouts_per_s: float
+    ratio: float
+    """Of rollouts per second to those without tracing, the median of the rounds."""
     cpu_ms_per_rollout: float
     spans_expected: int
     spans_got: int
@@ -103,6 +106,9 @@ def measure(
             in_flight=in_flight,
             num_rollouts=num_rollouts,
             rollouts_per_s=num_rollouts / min(wall for wall, _, _ in each),
+            ratio=statistics.median(
+                off / wall for (off, _, _), (wall, _, _) in zip(times["off"], each, strict=True)
+            ),
             cpu_ms_per_rollout=min(cpu for _, cpu, _ in each) * 1e3 / num_rollouts,
             spans_expected=0 if way == "off" else num_rollouts * SPANS_PER_ROLLOUT,
             spans_got=min(got for _, _, got in each),
@@ -115,13 +121,11 @@ def print_table(measurements: list[Measurement]) -> None:
     """One block for each latency; the ratio is of rollouts per second to those without tracing."""
     for latency_ms in dict.fromkeys(m.latency_ms for m in measurements):
         rows = [m for m in measurements if m.latency_ms == latency_ms]
-        off = rows[0]
-        print(f"\n{off.in_flight} in flight, a model call takes {latency_ms:g} ms")
+        print(f"\n{rows[0].in_flight} in flight, a model call takes {latency_ms:g} ms")
         print(f"{'':<8}{'rollouts/s':>11}{'ratio':>8}{'ms CPU':>9}{'expected':>10}{'got':>8}")
         for m in rows:
-            ratio = m.rollouts_per_s / off.rollouts_per_s
             print(
-                f"{m.way:<8}{m.rollouts_per_s:>11.1f}{ratio:>8.3f}{m.cpu_ms_per_rollout:>9.2f}"
+                f"{m.way:<8}{m.rollouts_per_s:>11.1f}{m.ratio:>8.3f}{m.cpu_ms_per_rollout:>9.2f}"
                 f"{m.spans_expected:>10}{m.spans_got:>8}"
             )
 

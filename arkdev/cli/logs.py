@@ -24,11 +24,14 @@ _RANKS = {
     "ERROR": 40,
     "CRITICAL": 50,
 }
+_NUMBERED = "Level "
+"""How logging names the levels that have no name: by their number."""
+_LEVEL_COLUMNS = 8
 _STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red"}
 
 
 def rank_of(level: str) -> int:
-    """Return how bad a level is; lines of unknown levels count as INFO.
+    """Return how bad a level is; lines of levels that plugins named count as INFO.
 
     Raises `UsageError` for a name that is none of logging's.
     """
@@ -37,6 +40,11 @@ def rank_of(level: str) -> int:
         names = [name for name in _RANKS if name not in ("PRINT", "OUTPUT")]
         raise UsageError(f"--level {level}: there is {', '.join(names)}")
     return rank
+
+
+def _rank_of_line(level: str) -> int:
+    number = level.removeprefix(_NUMBERED)
+    return _RANKS.get(level, int(number) if number.isdecimal() else _RANKS["INFO"])
 
 
 def logs_of(reader: RunReader, trajectory: TrajectoryRecord) -> list[PluginLogRecord]:
@@ -54,7 +62,8 @@ def logs_of(reader: RunReader, trajectory: TrajectoryRecord) -> list[PluginLogRe
 def show_logs(reader: RunReader, *, level: str, as_json: bool) -> None:
     """Print all lines of a run from `level` up."""
     least = rank_of(level)
-    lines = (line for line in reader.logs() if _RANKS.get(line.level, 20) >= least)
+    lines = [line for line in reader.logs() if _rank_of_line(line.level) >= least]
+    lines.sort(key=lambda line: line.at)  # threads write when they come to it
     if as_json:
         print_json({"logs": [dataclasses.asdict(line) for line in lines]})
         return
@@ -86,7 +95,8 @@ def shown_lines(lines: Iterable[PluginLogRecord], *, with_place: bool) -> Iterat
 
     for line in lines:
         text = Text(f"{line.at[11:23]} ", style="dim", overflow="fold")
-        text.append(f"{line.level:<8}", style=_STYLES.get(line.level, "cyan"))
+        level = printable(line.level.removeprefix(_NUMBERED))[:_LEVEL_COLUMNS]
+        text.append(f"{level:<{_LEVEL_COLUMNS}}", style=_STYLES.get(line.level, "cyan"))
         place = [*(line.trajectory_ids if with_place else ()), line.grader or ""]
         if line.attempt:
             place.append(f"attempt {line.attempt + 1}")

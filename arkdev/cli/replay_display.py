@@ -41,6 +41,7 @@ class ReplayDisplay:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+        self._is_on_terminal = self._err.is_terminal  # asked once, not for each group
         self._total = plan.groups.num_groups
         self._task = self._progress.add_task("groups", total=self._total)
         self._num_done = 0
@@ -67,14 +68,15 @@ class ReplayDisplay:
         """Say what runs."""
         self._folder = folder
         self._say(_what_runs(plan))
-        if self._err.is_terminal:
+        if self._is_on_terminal:
             self._progress.start()
 
     def on_group(self, record: GroupRecord) -> None:
         """Count it."""
         self._num_done += 1
-        self._progress.update(self._task, completed=self._num_done)
-        if not self._err.is_terminal and time.monotonic() >= self._next_line:
+        if self._is_on_terminal:
+            self._progress.update(self._task, completed=self._num_done)
+        elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_S
             self._say(f"{self._num_done}/{self._total} groups")
 

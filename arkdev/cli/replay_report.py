@@ -31,7 +31,7 @@ def render_replay(outcome: ReplayOutcome, console: Console, *, name: str) -> Non
     signs = symbols(console)
     width = min(console.width, MAX_WIDTH)
     if outcome.diff is None:
-        console.print(_headline(outcome.changes, signs), width=width)
+        console.print(_headline(outcome, signs), width=width)
         sections = [_rewards(outcome.changes, signs), _verdicts(outcome.changes, signs)]
         sections.append(_largest(outcome.changes, signs))
     else:
@@ -58,11 +58,17 @@ def _worth_a_look(outcome: ReplayOutcome) -> str | None:
     return weighted.largest[0].trajectory_id if weighted.largest else None
 
 
-def _headline(changes: RunChanges, signs: Symbols) -> Text:
+def _headline(outcome: ReplayOutcome, signs: Symbols) -> Text:
+    changes = outcome.changes
     weighted = changes.weighted
     graded = f"{changes.num_trajectories} of the run's trajectories graded again"
+    if outcome.num_left_out:
+        graded += f", {plural(outcome.num_left_out, 'group')} lost"
     if not weighted.num_changed and not changes.verdicts:
-        return Text(f"{graded}: nothing changed", style="bold green")
+        if not weighted.num_compared:
+            return Text(f"{graded}: no reward, neither before nor now", style="bold yellow")
+        style = "bold yellow" if outcome.num_left_out else "bold green"
+        return Text(f"{graded}: nothing changed", style=style)
     line = Text(f"{graded}: {weighted.num_changed} rewards changed", style="bold yellow")
     if weighted.num_compared:
         before, after = number(weighted.mean_before), number(weighted.mean_after)

@@ -42,7 +42,7 @@ def limits(summary: Summary, signs: Symbols) -> Section | None:
     if report.num_timed_out:
         text = f"{plural(report.num_timed_out, 'plugin call')} ran out of time"
         if report.num_left_running:
-            text += f"; {report.num_left_running} still run, left behind and not waited for"
+            text += f"; {report.num_left_running} of them still run, left behind and not waited for"
         rows.append(("time limits", Text(text, style="yellow")))
     return Section("Limits", facts(rows)) if rows else None
 

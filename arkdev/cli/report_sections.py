@@ -128,7 +128,7 @@ def _repeated(summary: Summary) -> Iterator[str]:
     if summary.num_model_call_retries:
         yield plural(summary.num_model_call_retries, "model call")
     if summary.num_reruns:
-        yield plural(summary.num_reruns, "rollout")
+        yield plural(summary.num_reruns, "attempt")
 
 
 def groups(summary: Summary, signs: Symbols) -> Section | None:
@@ -179,7 +179,7 @@ def graders(summary: Summary, signs: Symbols) -> Section | None:
     parts: list[RenderableType] = [facts(lines)]
     metrics = [
         (
-            f"{printable(grader.name)}: {printable(key)}",
+            f"{printable(grader.name)}: {_in_a_row(key)}",
             str(metric.count),
             number(metric.mean),
             number(metric.min),
@@ -191,6 +191,11 @@ def graders(summary: Summary, signs: Symbols) -> Section | None:
     if metrics:
         parts += [Text(), number_table(("metric", "n", "mean", "min", "max"), metrics)]
     return Section("Graders", Group(*parts))
+
+
+def _in_a_row(name: str) -> str:
+    """Return a name that a plugin gave as one row of a table can show it."""
+    return printable(name.replace("\n", "\\n")) if name.strip() else repr(name)
 
 
 def _grader_line(grader: GraderSummary, signs: Symbols) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -10,13 +11,15 @@ from rich.text import Text
 from arkdev.cli.terminal import Section, Symbols, duration, plural, printable
 from arkdev.harness.distributions import LatencySummary
 from arkdev.harness.slowest import SlowCall
-from arkdev.harness.stalls import StallKind, StallRecord
+from arkdev.harness.stalls import AWAIT, StallKind, StallRecord
 from arkdev.harness.summary import Summary
 
 _MAX_ROWS = 6
 _SLOW_FROM_S = 0.1
 _MODEL_CALLS = (".create", ".parse")
 _HTTP_LIBRARIES = ("requests.", "httpx.", "urllib", "http.client", "session.", "client.")
+_FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
+"""A dotted name that one could write oneself: nothing private, no expression."""
 
 _VERBS = {
     StallKind.BLOCKS_LOOP: "blocked the event loop",
@@ -79,6 +82,13 @@ def advice(record: StallRecord) -> str:
             "write the plugin as def or await asyncio.to_thread(...); what computes for long in "
             "Python belongs into another process"
         )
+    if record.called.startswith(AWAIT):
+        return (
+            "it is awaited, but computes or blocks before it waits: write the plugin as def (a "
+            "thread of its own), or call what blocks with asyncio.to_thread(...)"
+        )
+    if not _FUNCTION.fullmatch(record.called):
+        return "await an async client, or write the plugin as def (a thread of its own)"
     return f"await asyncio.to_thread({record.called}, ...), an async client, or a def plugin"
 
 

@@ -71,9 +71,9 @@ def results() -> TextIO:
 def messages() -> TextIO:
     """Return the stream of a command's own messages while plugins run.
 
-    Where descriptor 2 is a terminal it is taken away from plugins meanwhile, so this is a copy.
+    Descriptor 2 is taken away from plugins meanwhile, so this is a copy.
     """
-    if _Messages.stream is None and _is_descriptor(sys.stderr, 2) and os.isatty(2):
+    if _Messages.stream is None and _is_descriptor(sys.stderr, 2):
         _Messages.stream = open(  # noqa: SIM115 (as long as the process)
             os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="replace"
         )

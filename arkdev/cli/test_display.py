@@ -127,6 +127,11 @@ class Display:
             with suppress(Exception):  # the watch goes on, whatever became of the terminal
                 self._say(f"warning: {sentence(record)}\n  {advice(record)}")
 
+    def on_warning(self, text: str) -> None:
+        """Say it."""
+        with suppress(Exception):  # as above
+            self._say(f"warning: {text}")
+
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""
 
@@ -179,10 +184,9 @@ class Display:
         for note in outcome.notes:
             self._say(f"note: {note}")
         if outcome.judge_calls:
-            calls = "model call" if outcome.judge_calls == 1 else "model calls"
             self._say(
-                f"note: {outcome.judge_calls} {calls} of graders went to the scripted model; "
-                "set ARK_BASE_URL and ARK_API_KEY to judge with another"
+                f"note: {plural(outcome.judge_calls, 'model call')} that plugins made past their "
+                "proxy went to the scripted model; set ARK_BASE_URL and ARK_API_KEY to ask another"
             )
 
     def _say_traces(self, outcome: PluginTestOutcome) -> None:
@@ -229,6 +233,8 @@ class Display:
         total = self._plan.num_rollouts
         where = f"; what finished is in {self.folder}" if self.folder else ""
         self._say(f"interrupted after {self._num_done} of {total} rollouts{where}")
+        if self._plan.tape is not None:
+            self._say("the tape is good for the samples that came to their end; it does not go on")
         if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
             self._say(f"go on with it: arkdev test plugin --resume {name}")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _DURATION = 8
 _MAX_NAME = 40
+_MAX_INDENT = 8
+"""Levels that are shown by where a name begins."""
 
 
 def show_trace(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
@@ -71,9 +73,11 @@ def _blocks(spans: Sequence[SpanRecord]) -> Iterator[tuple[SpanRecord, list[Span
 
 
 def _below(span: SpanRecord, children: dict[str, list[SpanRecord]]) -> Iterator[SpanRecord]:
-    for child in children[span.span_id]:
+    left = children[span.span_id][::-1]
+    while left:  # a function that calls itself may be deeper than Python calls
+        child = left.pop()
         yield child
-        yield from _below(child, children)
+        left += children[child.span_id][::-1]
 
 
 def _title(root: SpanRecord) -> str:
@@ -105,7 +109,7 @@ def _waterfall(
     for span in inside:
         depths[span.span_id] = depths[span.parent_span_id or ""] + 1
     rows = [
-        (printable(f"{'  ' * depths[span.span_id]}{span.name}").replace("\n", " "), span)
+        (_indented(printable(span.name).replace("\n", " "), depths[span.span_id]), span)
         for span in (root, *inside)
     ]
     begun, ended = _start_s(root), max(_start_s(span) + span.duration_s for _, span in rows)
@@ -124,6 +128,13 @@ def _waterfall(
         line.append(" " * (bar_width - left - len(bar)))
         line.append(f"  {duration(span.duration_s):>{_DURATION}}", style="dim")
         yield line
+
+
+def _indented(name: str, depth: int) -> str:
+    """Show how deep a span is, below some depth by its number."""
+    return (
+        f"{'  ' * depth}{name}" if depth <= _MAX_INDENT else f"{'  ' * _MAX_INDENT}{depth} {name}"
+    )
 
 
 def _start_s(span: SpanRecord) -> float:

@@ -31,7 +31,7 @@ from arkdev.errors import (
     EndpointError,
     EndpointResponseError,
 )
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import no_attempt
 from arkdev.plugin.responses import responses_body_of_chat
 
 _CLOSE_TIMEOUT_S = 5.0
@@ -130,18 +130,16 @@ class RemoteEndpoint:
             if transport.session.closed:
                 raise self._closed()
             # its HTTP call is the harness's, not one of the plugin whose attempt asks for it
-            attempt = current_attempt.set(None)
             try:
-                return await self._post_once_or_as_a_stream(
-                    transport.session, payload, headers=headers
-                )
+                with no_attempt():
+                    return await self._post_once_or_as_a_stream(
+                        transport.session, payload, headers=headers
+                    )
             except EndpointResponseError as error:
                 raise self._described(error) from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 # its chain is cut: some of aiohttp's errors hold the request's headers
                 raise self._target.unreachable(error) from None
-            finally:
-                current_attempt.reset(attempt)
 
     async def check_reachable(self) -> None:
         """Connect once to the endpoint, or to the HTTP proxy on the way to it."""

@@ -42,7 +42,13 @@ def fingerprints(root: Path, *, files: Iterable[Path]) -> dict[str, str]:
     A file of the workspace goes by its path in it, any other by its whole path.
     """
     paths = sorted({path.absolute() for path in (*_own_files(root), *files)})
-    return {_name_in(root, path): _digest(path) for path in paths}
+    return {fingerprinted_name(root, path): _digest(path) for path in paths}
+
+
+def fingerprinted_name(root: Path, path: Path) -> str:
+    """Return what a file is called in fingerprints of the workspace at `root`."""
+    path = path.absolute()
+    return readable(str(path.relative_to(root) if path.is_relative_to(root) else path))
 
 
 def versions() -> dict[str, str]:
@@ -80,10 +86,6 @@ def _is_of_a_run(manifest: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(document, dict) and {"run_id", "schema_version"} <= document.keys()
-
-
-def _name_in(root: Path, path: Path) -> str:
-    return readable(str(path.relative_to(root) if path.is_relative_to(root) else path))
 
 
 def _digest(path: Path) -> str:

@@ -51,6 +51,10 @@ class PluginTestObserver(Protocol):
         """Code holds the run up, found for the first time; from a thread of the watch's own."""
         ...
 
+    def on_warning(self, text: str) -> None:
+        """Something to know of a test that ends early, so that no outcome will tell it."""
+        ...
+
     def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
         """An attempt of a rollout ended; another one may follow."""
         ...

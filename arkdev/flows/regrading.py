@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from arkdev.errors import ExitCode
+from arkdev.errors import ExitCode, RunError
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.grader_versions import RECORDED
@@ -28,6 +29,7 @@ from arkdev.harness.statistics import RunStatistics
 from arkdev.harness.summary import Summary
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin.host import InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.recorded import RecordedGroup
@@ -75,8 +77,9 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
     """Grade a run again, to its end. What graders do wrong is in the outcome, not an exception.
 
     When it is cancelled the run folder says "interrupted". Raises `OutputError` when the disk
-    refuses.
+    refuses, `RunError` when no group of the run can be read.
     """
+    groups = _readable_groups(plan)  # before there is a folder of nothing
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
         run = RunWriter.create(
@@ -89,7 +92,10 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
             secrets=plan.secrets,
         )
         observer.on_start(plan, run.folder)
-        stack.enter_context(plugin_output_to(lambda line: run.log(log_record(line))))
+        stack.enter_context(
+            plugin_output_to(lambda line: run.log(log_record(line)), mask=run.masked_output)
+        )
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         judge = await stack.enter_async_context(judge_environment(plan.endpoint, loop))
@@ -100,7 +106,7 @@ async def run_replay(plan: ReplayPlan, observer: ReplayObserver) -> ReplayOutcom
         stack.enter_context(rare_garbage_collection())
         regrading = _Regrading(plan, run, observer, called=called)
         try:
-            await regrading.run()
+            await regrading.run(groups)
         except BaseException:
             run.finish("interrupted", regrading.statistics.summary().to_json())
             raise
@@ -151,7 +157,7 @@ class _Regrading:
         self.diff = DiffOfGraders(*plan.diff_names) if plan.diff_names else None
         self.num_not_whole = 0
 
-    async def run(self) -> None:
+    async def run(self, groups: Iterable[RecordedGroup]) -> None:
         """Grade every group.
 
         Graders that only compute gain nothing from company: their threads would fight for the
@@ -161,7 +167,7 @@ class _Regrading:
         num_at_once = min(_FIRST_AT_ONCE, self._plan.concurrency)
         running: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as tasks:
-            for group in self._plan.groups:
+            for group in groups:
                 running.add(hidden(tasks.create_task(self._grade(group))))
                 while len(running) >= num_at_once:
                     done, running = await asyncio.wait(
@@ -200,6 +206,20 @@ class _Regrading:
 
     def _masked(self, record: _HasError) -> _HasError:
         return replace(record, error=self._run.masked(record.error)) if record.error else record
+
+
+def _readable_groups(plan: ReplayPlan) -> Iterator[RecordedGroup]:
+    """Return the groups that are to be graded, one at least."""
+    groups = iter(plan.groups)
+    first = next(groups, None)
+    if first is None:
+        raise RunError(
+            f"run {plan.source.manifest.run_id} cannot be graded again: a line of each group is "
+            f"missing or was cut short ({plan.groups.num_left_out} looked at)",
+            where=str(plan.source.folder),
+            hint="put samples.jsonl and trajectories.jsonl back, or run the test again",
+        )
+    return chain((first,), groups)
 
 
 def _side(name: str, recorded: GroupRecord, graded: GroupRecord) -> GroupRecord:

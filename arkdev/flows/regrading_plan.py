@@ -11,7 +11,7 @@ from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import RunError, UsageError
 from arkdev.flows.environment import expect_judge, secrets_of
-from arkdev.flows.fingerprints import fingerprints
+from arkdev.flows.fingerprints import fingerprinted_name, fingerprints
 from arkdev.flows.grader_versions import RECORDED, load_version
 from arkdev.flows.named_plugins import named_graders, with_distinct_names
 from arkdev.flows.resume import changed_files
@@ -134,7 +134,7 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
         envs = joined_envs([reference.envs for reference in job.graders]) if job else {}
     hashes = _hashes(workspace.root, settings)
     is_default = not request.graders and request.diff is None
-    notes = (*notes, *_notes(source, hashes, graders, is_default=is_default))
+    notes = (*notes, *_notes(source, hashes, graders, root=workspace.root, is_default=is_default))
     threshold = test.success_threshold
     return ReplayPlan(
         request=request,
@@ -161,7 +161,11 @@ def recorded_run(runs: Path, name: str) -> RunReader:
     if name == "latest":
         found = next((run for run in list_runs(runs) if run.kind not in ("", KIND)), None)
         if found is None:
-            raise RunError(f"there are no runs in {runs}", hint="`arkdev test plugin` makes one")
+            raise RunError(
+                f"{runs} has no run to grade again, a replay aside",
+                hint="`arkdev test plugin` makes one; name a run that was written elsewhere with "
+                "--out by its folder: `arkdev replay DIR`",
+            )
         return RunReader(found.folder)
     return RunReader(find_run(runs, name))
 
@@ -212,9 +216,29 @@ def _sides(diff: tuple[str, str], *, root: Path) -> tuple[tuple[Grader, ...], tu
 
 
 def _hashes(root: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    return fingerprints(root, files=[path for path in _named_files(settings) if path.is_file()])
+
+
+def _named_files(settings: Mapping[str, Any]) -> list[Path]:
+    """Return the job, the data and the script of a run."""
     named = [settings.get("job"), settings.get("script"), *(settings.get("data") or [])]
-    files = [filesystem_path(name) for name in named if isinstance(name, str)]
-    return fingerprints(root, files=[path for path in files if path.is_file()])
+    return [filesystem_path(name) for name in named if isinstance(name, str)]
+
+
+def _that_matter(hashes: Mapping[str, str], source: RunReader, *, root: Path) -> dict[str, str]:
+    """Return the hashes of what a run is made of; a workspace also holds what commands wrote.
+
+    These are Python files, the job, data and script, and all that lies where the plugins do.
+    """
+    settings = source.manifest.settings
+    named = {fingerprinted_name(root, path) for path in _named_files(settings)}
+    references = [settings.get("rollout"), *(g["reference"] for g in settings.get("graders") or [])]
+    packages = {str(reference).partition(":")[0].partition(".")[0] for reference in references}
+    return {
+        name: digest
+        for name, digest in hashes.items()
+        if name in named or name.endswith(".py") or name.partition("/")[0] in packages
+    }
 
 
 def _notes(
@@ -222,6 +246,7 @@ def _notes(
     hashes: Mapping[str, str],
     graders: Sequence[Grader],
     *,
+    root: Path,
     is_default: bool,
 ) -> list[str]:
     """Say what is different from the run, beside the graders' code."""
@@ -229,8 +254,9 @@ def _notes(
     notes = []
     if source.status != "finished":
         notes.append(f"the run is {source.status}: the groups that it finished are graded again")
-    before = {name: digest for name, digest in manifest.hashes.items() if name != "--sample"}
-    changed = changed_files(before, hashes)
+    changed = changed_files(
+        _that_matter(manifest.hashes, source, root=root), _that_matter(hashes, source, root=root)
+    )
     if changed:
         shown_ones = "; ".join(changed[:_MAX_CHANGED])
         more = f"; and {len(changed) - _MAX_CHANGED} more" if len(changed) > _MAX_CHANGED else ""

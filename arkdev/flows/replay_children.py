@@ -17,7 +17,7 @@ from typing import Any
 from arkdev.errors import PluginError, PluginTimeoutError
 from arkdev.flows.replay_jobs import TAPE_MISMATCH, GradingJob, Job, RolloutJob
 from arkdev.flows.replay_plan import ReplayPlan
-from arkdev.flows.replay_wire import HEAD_BYTES, length_of, send, unpacked
+from arkdev.flows.replay_wire import HEAD_BYTES, end_group, length_of, send, unpacked
 from arkdev.harness.attempts import MAX_ATTEMPTS
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.observe.log_lines import LogLine
@@ -45,6 +45,7 @@ class Server:
     async def start(self) -> None:
         """Start it and wait until it has imported the plugins. Raises what it could not do."""
         ours, theirs = socket.socketpair()
+        hash_seed = self._plan.source.header.hash_seed
         with theirs:
             self._process = subprocess.Popen(  # noqa: ASYNC220 (returns at once; never awaited)
                 [sys.executable, "-m", "arkdev.flows.replay_server", str(theirs.fileno())],
@@ -52,9 +53,11 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.__stderr__,
                 cwd=os.getcwd(),
+                process_group=0,
                 env={
                     **os.environ,
                     **_ONE_THREAD,
+                    **({"PYTHONHASHSEED": hash_seed} if hash_seed else {}),
                     "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
                 },
             )
@@ -100,6 +103,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            finally:
+                end_group(self._process.pid)
 
     @property
     def _connection(self) -> _Connection:
@@ -240,10 +245,11 @@ class Children:
                 deadline = time.monotonic() + limit_s + _GRACE_S
             elif what == "result":
                 result, has_result = content, True
+                break  # a process that the plugin started may hold the socket open
             else:
                 raise RuntimeError(f"a process of the replay failed: {content}")
         if is_late:
-            _kill(pid)
+            end_group(pid)
         status = await server.status_of(pid) if self._forks else server.wait()
         if is_late:
             raise PluginTimeoutError(
@@ -258,7 +264,7 @@ class Children:
     def stop(self) -> None:
         """End what still runs."""
         for pid in self._pids:
-            _kill(pid)
+            end_group(pid)
         if self._server is not None:
             self._server.stop()
 
@@ -333,11 +339,6 @@ def _ungraded(job: GradingJob, error: str) -> GroupRecord:
         rewards=(None,) * len(job.rollouts),
         error=error,
     )
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _ending(code: int) -> str:

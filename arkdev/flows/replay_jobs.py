@@ -19,9 +19,11 @@ from arkdev.harness.grading import GroupGrading
 from arkdev.harness.rollouts import FinishedRollout, RolloutRunner, SampleToRun, SessionDoor
 from arkdev.observe.log_lines import LogLine
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin import redirect
 from arkdev.plugin.host import InProcessHost
 from arkdev.plugin.traffic.patches import traffic_through
+from arkdev.runs.masking import masked_urls
 from arkdev.runs.records import Attempt, GroupRecord, TrajectoryRecord, Verdict
 from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.identity import AttemptIdentity
@@ -32,6 +34,7 @@ from arkdev.tape.http_calls import ReplayedTraffic
 from arkdev.tape.model_calls import ReplayedEndpoint
 from arkdev.tape.no_network import NetworkGuard
 from arkdev.tape.replay import Replay
+from arkdev.tape.timeouts import ReplayedHost
 
 TAPE_MISMATCH = "TapeMismatchError: "
 """Begins the error of what left the tape."""
@@ -107,7 +110,8 @@ class ReplayProcess:
         async with self._services() as (services, door):
             rules = [ReplayedTraffic(self.replay)]
             with (
-                plugin_output_to(told.log),
+                plugin_output_to(told.log, mask=self._masked),
+                threads_follow(),
                 environment(_environment(self.plan)),
                 traffic_through(rules, own_urls=[services.gateway_url]),
             ):
@@ -115,6 +119,9 @@ class ReplayProcess:
                 if isinstance(job, GradingJob):
                     return await self._graded(job, mismatch)
                 return await _RolloutAgain(self, job, services, told).run(door, mismatch)
+
+    def _masked(self, text: str) -> str:
+        return masked_urls(self.replay.redaction.text(text))
 
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[tuple[SessionServices, SessionDoor]]:
@@ -137,11 +144,16 @@ class ReplayProcess:
         recorded = self.plan.endpoint
         return ReplayedEndpoint(self.replay, stream, name=recorded.name, model=recorded.model)
 
+    def host(self) -> ReplayedHost:
+        """Return what calls the plugins."""
+        return ReplayedHost(InProcessHost(), self.replay)
+
     async def _graded(self, job: GradingJob, mismatch: asyncio.Event) -> GroupRecord:
-        grading = GroupGrading(self.plan.graders, host=InProcessHost(), context=self.plan.context)
+        grading = GroupGrading(self.plan.graders, host=self.host(), context=self.plan.context)
         record: GroupRecord | None = await _unless(
             mismatch, grading.grade(job.sample, job.rollouts)
         )
+        self.replay.check_borrowed()
         error = self.replay.mismatch
         if error is not None or record is None:
             return _ungraded(job, str(error), hint=error.hint if error else "")
@@ -174,7 +186,7 @@ class _RolloutAgain:
         job, plan = self._job, self._process.plan
         runner = RolloutRunner(
             plan.rollout,
-            host=InProcessHost(),
+            host=self._process.host(),
             door=door,
             new_session=self._new_session,
             context=plan.context,
@@ -184,7 +196,10 @@ class _RolloutAgain:
         try:
             finished = await _unless(mismatch, running)
         except _UnrecordedAttemptError:
-            return [self._cut_short(self._attempts)]
+            if self._process.replay.mismatch is None:
+                return [self._cut_short(self._attempts)]
+            finished = None
+        self._process.replay.check_borrowed()
         error = self._process.replay.mismatch
         if error is not None or finished is None:
             text = f"{TAPE_MISMATCH}{error.message if error else ''}"
@@ -206,7 +221,8 @@ class _RolloutAgain:
 
     def _new_session(self, identity: AttemptIdentity, sampling: Mapping[str, Any]) -> Session:
         stream = (identity.trajectory_id, identity.attempt)
-        if not self._process.replay.has(stream):
+        # one that left the tape is not tried again, though it may have been when recorded
+        if self._process.replay.mismatch is not None or not self._process.replay.has(stream):
             raise _UnrecordedAttemptError
         self._told.attempt()
         self._attempt_started = time.perf_counter()

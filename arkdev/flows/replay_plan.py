@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import TapeError, UsageError
 from arkdev.flows.fingerprints import fingerprints
@@ -25,6 +27,7 @@ from arkdev.job.reader import read_job
 from arkdev.job.workspace import find_workspace
 from arkdev.plugin import redirect
 from arkdev.tape.format import Tape, TapeHeader, read_tape
+from arkdev.tape.shape import problem_of_settings
 
 _CHOSEN_ANEW = (
     "limit",
@@ -90,6 +93,7 @@ def planned(request: PluginTestRequest, tape: Tape) -> ReplayPlan:
     """Resolve and check a replay of a tape that was read."""
     workspace = find_workspace(request.start)
     header = tape.header
+    _check_settings(tape)
     request = _as_recorded(request, header, root=workspace.root)
     notes = serve_ark_sdk(request)
     if header.is_judge_scripted:
@@ -115,9 +119,20 @@ def planned(request: PluginTestRequest, tape: Tape) -> ReplayPlan:
         source=tape,
         chosen=chosen,
     )
+    _check_samples(plan)
     _check_plugins(plan, header.settings)
     told = (*notes, *(job.warnings if job else ()), *_notes(plan, job))
     return replace(plan, notes=told)
+
+
+def _check_settings(tape: Tape) -> None:
+    problem = problem_of_settings(tape.header.settings, tape.header.flags)
+    if problem is not None:
+        raise TapeError(
+            f"this is no header of a tape: {problem}",
+            where=f"{tape.path}:1",
+            hint="record it anew with `arkdev test plugin --record FILE`",
+        )
 
 
 def _check_flags(request: PluginTestRequest) -> None:
@@ -172,6 +187,20 @@ def _chosen(request: PluginTestRequest, tape: Tape) -> tuple[int, ...]:
     return tuple(indices[: request.limit])
 
 
+def _check_samples(plan: ReplayPlan) -> None:
+    for sample in plan.samples():
+        try:
+            sample.fresh()
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in problem["loc"])
+            raise TapeError(
+                f"sample {sample.index} of the tape is no sample: {place}: {problem['msg']}",
+                where=str(plan.source.path),
+                hint="record it anew with `arkdev test plugin --record FILE`",
+            ) from error
+
+
 def _endpoint(recorded: Mapping[str, Any]) -> EndpointSpec:
     return EndpointSpec(
         name=recorded["name"],
@@ -187,13 +216,20 @@ def _check_plugins(plan: ReplayPlan, recorded: Mapping[str, Any]) -> None:
     """Raise `TapeError` when the job names other plugins by now."""
     now = plan.settings()
     for name in ("rollout", "graders"):
-        if now[name] != recorded[name]:
+        if _without_places(now[name]) != _without_places(recorded[name]):
             raise TapeError(
                 f"the tape was recorded with {name} {_named(recorded[name])}; "
                 f"the job has {_named(now[name])}",
                 where=str(plan.source.path),
                 hint="record it anew, or put the job back as it was",
             )
+
+
+def _without_places(plugins: Any) -> Any:
+    """Leave out where plugins are: a line was added above one, or the workspace is elsewhere."""
+    if isinstance(plugins, str):
+        return plugins
+    return [{n: value for n, value in each.items() if n != "place"} for each in plugins]
 
 
 def _named(plugins: Any) -> str:

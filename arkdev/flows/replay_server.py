@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from arkdev.errors import ArkdevError
 from arkdev.flows.replay_jobs import Job, ReplayProcess, Result, Told
 from arkdev.flows.replay_plan import planned
-from arkdev.flows.replay_wire import receive, send
+from arkdev.flows.replay_wire import end_group, receive, send
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.job.workspace import find_workspace
 from arkdev.runs.lines import cleaned
@@ -86,9 +86,13 @@ def _serve(control: socket.socket, process: ReplayProcess) -> None:
                 _work(process, content, socket.socket(fileno=descriptors[0]))
             elif what == "ended":
                 running.discard(content)
-                send(control, ("ended", (content, os.waitpid(content, 0)[1])))
+                status = os.waitpid(content, 0)[1]
+                end_group(content)  # what it left alive, say the workers of a pool
+                send(control, ("ended", (content, status)))
             else:
                 pid = os.fork()
+                with contextlib.suppress(OSError):  # both do it: nobody knows who is first
+                    os.setpgid(pid, pid or os.getpid())
                 if pid == 0:
                     control.close()
                     _work(process, content, socket.socket(fileno=descriptors[0]))
@@ -97,16 +101,17 @@ def _serve(control: socket.socket, process: ReplayProcess) -> None:
                 send(control, ("forked", pid))
     except (EOFError, OSError):
         for pid in running:  # nobody is there to hear of them
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            end_group(pid)
 
 
 def _work(process: ReplayProcess, job: Job, connection: socket.socket) -> NoReturn:
     """Do a job, tell the connection, and end without the exit handlers of plugins and libraries."""
     lock = threading.Lock()
+    # a process that the plugin forks would hold it open
+    os.register_at_fork(after_in_child=connection.close)
 
     def tell(what: str, content: Any = None) -> None:
-        with lock, contextlib.suppress(BrokenPipeError):
+        with lock, contextlib.suppress(OSError):  # nobody listens, or this is a fork
             send(connection, (what, content))
 
     told = Told(log=lambda line: tell("log", line), attempt=lambda: tell("attempt"))

@@ -1,17 +1,27 @@
 """Messages between the processes of a replay: pickles of known length, and descriptors with them.
 
-All processes are this user's own and started by one another.
+All processes are this user's own and started by one another. Each one leads a group, to which
+belongs what its plugin starts.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 _LENGTH = struct.Struct("!I")
 HEAD_BYTES = _LENGTH.size
+
+
+def end_group(pid: int) -> None:
+    """End a process that leads a group, and all of its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def packed(message: Any) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from arkdev import __version__
 from arkdev.harness.rollouts import SampleToRun
+from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.records import GroupRecord
 from arkdev.runs.writer import iso_time, recorded_settings
@@ -25,6 +26,7 @@ from arkdev.tape.http_calls import RecordedTraffic
 from arkdev.tape.model_calls import RecordedEndpoint
 from arkdev.tape.patches import recorded_through
 from arkdev.tape.recording import Recording
+from arkdev.tape.timeouts import RecordedHost
 
 if TYPE_CHECKING:
     from arkdev.flows.test_plan import PluginTestPlan
@@ -101,6 +103,10 @@ class Taping:
         endpoint = RecordedEndpoint(services.endpoint, self._recording, stream)
         return replace(services, endpoint=endpoint)
 
+    def host_of(self, host: FunctionHost) -> FunctionHost:
+        """Return the host that calls the plugins."""
+        return host if self._recording is None else RecordedHost(host, self._recording)
+
     def then(self, on_group: Callable[[GroupRecord], None]) -> Callable[[GroupRecord], None]:
         """Return `on_group`, after which the tape hears of a group that is done."""
         recording = self._recording
@@ -126,4 +132,10 @@ def _header(plan: PluginTestPlan, tape: OpenTape, *, judge: Any | None) -> TapeH
         hashes=plan.hashes(),
         judge_url=os.environ.get("ARK_BASE_URL"),
         is_judge_scripted=judge is not None,
+        hash_seed=_hash_seed(),
     )
+
+
+def _hash_seed() -> str | None:
+    seed = os.environ.get("PYTHONHASHSEED", "")
+    return seed if seed.isdecimal() else None

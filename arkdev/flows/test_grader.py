@@ -7,6 +7,7 @@ import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +26,8 @@ from arkdev.job.job import Job
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
+from arkdev.runs.masking import masked_output
 from arkdev.runs.reader import RunReader
 from arkdev.runs.recorded import RecordedGroups
 from arkdev.sessions.background import BackgroundLoop
@@ -144,7 +147,10 @@ async def graders_environment(
         stack.enter_context(current_task_hidden())
         # once here, not inside the first gradings: importing openai takes about a second
         import_module("arkdev.plugin.clients").prepare()
-        stack.enter_context(plugin_output_to(_drop))
+        stack.enter_context(
+            plugin_output_to(_drop, mask=partial(masked_output, secrets=plan.secrets))
+        )
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         loop = stack.enter_context(_background_loop())
         yield await stack.enter_async_context(judge_environment(plan.endpoint, loop))

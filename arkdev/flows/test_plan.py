@@ -90,8 +90,8 @@ class PluginTestPlan:
 
     @property
     def can_be_resumed(self) -> bool:
-        """Whether the run, once interrupted, can go on with ``--resume``."""
-        return True
+        """Whether the run, once interrupted, can go on with ``--resume``; its tape cannot."""
+        return self.tape is None
 
     @property
     def success_threshold(self) -> float:

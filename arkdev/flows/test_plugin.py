@@ -34,6 +34,7 @@ from arkdev.harness.thresholds import (
 )
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
+from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin.host import FunctionHost, InProcessHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
@@ -92,7 +93,8 @@ async def run_test(
         run = open_run(plan)
         observer.on_start(plan, run.folder)
         recorder = Recorder(run, statistics, observer)
-        stack.enter_context(plugin_output_to(recorder.log))
+        stack.enter_context(plugin_output_to(recorder.log, mask=run.masked_output))
+        stack.enter_context(threads_follow())
         stack.enter_context(environment(plan.envs))
         judge = await stack.enter_async_context(
             judge_environment(plan.endpoint, services.sessions.blocking_loop)
@@ -105,6 +107,7 @@ async def run_test(
                 writes_file=plan.request.trace,
                 secrets=plan.secrets,
                 own_url=services.sessions.gateway_url,
+                warn=observer.on_warning,
             )
         )
         stack.enter_context(meter.running())
@@ -216,7 +219,7 @@ def _engine(
     host: FunctionHost,
     tape: Taping,
 ) -> Engine:
-    host = with_faults(host, plan)
+    host = tape.host_of(with_faults(host, plan))
     rollouts = RolloutRunner(
         plan.rollout,
         host=host,

@@ -21,14 +21,21 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from arkdev.errors import MissingExtraError
 from arkdev.observe import spans
-from arkdev.observe.span_export import ExportCounts, SpanExport, SpanReceiver
-from arkdev.observe.span_threads import threads_follow
+from arkdev.observe.span_export import (
+    CLOSE_S,
+    INTERRUPTED_CLOSE_S,
+    ExportCounts,
+    SpanExport,
+    SpanReceiver,
+)
+from arkdev.observe.values import masked_before_cut
 from arkdev.plugin.traffic.exchange import TrafficRule
-from arkdev.plugin.traffic.traced_calls import TracedCalls
-from arkdev.runs.masking import masked_value
+from arkdev.plugin.traffic.traced_calls import TracedCalls, without_secrets
+from arkdev.runs.masking import masked_value, usable_secrets
 from arkdev.runs.writer import RunWriter, iso_time
 
 ARK_TOPIC = "ARKDEV_ARK_TRACE_TOPIC"
@@ -36,6 +43,7 @@ ARK_ENDPOINT = "ARKDEV_ARK_TRACE_ENDPOINT"
 ARK_REGION = "ARKDEV_ARK_TRACE_REGION"
 _ARK_KEYS = ("ARK_TRACE_AK", "ARK_TRACE_SK")
 _COZELOOP_KEYS = ("COZELOOP_WORKSPACE_ID", "COZELOOP_API_TOKEN")
+_OTLP_HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _DEFAULT_REGION = "cn-beijing"
 
@@ -52,6 +60,8 @@ class Tracing:
     recording: spans.Recording
     counts: tuple[ExportCounts, ...] = ()
     exports: list[SpanExport] = field(default_factory=list)
+    num_open: int = 0
+    """Spans that had not ended when the run did."""
 
     @property
     def num_recorded(self) -> int:
@@ -67,11 +77,21 @@ class Tracing:
             for count in self.counts
             if count.num_lost
         ]
-        if self.recording.num_foreign:
-            lines.append(
-                f"{self.recording.num_foreign:,} spans are left out: they were made in threads "
-                "that outlived the attempt that started them, so they may be another's"
+        left_out = [
+            f"{number:,} {reason}"
+            for number, reason in (
+                (
+                    self.recording.num_foreign,
+                    "were made in threads that outlived the attempt that started them, so they "
+                    "may be another's",
+                ),
+                (self.recording.num_late, "began after their attempt had ended"),
+                (self.num_open, "had not ended when the run did"),
             )
+            if number
+        ]
+        if left_out:
+            lines.append(f"spans are left out: {'; '.join(left_out)}")
         return tuple(lines)
 
 
@@ -99,17 +119,24 @@ def check_tracing(envs: Mapping[str, str], *, is_asked_for: bool) -> tuple[str, 
 
 @contextmanager
 def traced(
-    run: RunWriter, *, writes_file: bool, secrets: tuple[str, ...], own_url: str
+    run: RunWriter,
+    *,
+    writes_file: bool,
+    secrets: tuple[str, ...],
+    own_url: str,
+    warn: Callable[[str], None],
 ) -> Iterator[Tracing | None]:
     """Record the spans of a test and send them on; yields None where nobody wants them.
 
-    `own_url` is the gateway's. At the end the receivers get a few seconds for the last spans.
+    `own_url` is the gateway's. At the end the receivers get a few seconds for the last spans, all
+    at once; when the test ends early one second, and `warn` is told what is missing.
     """
     receivers = [make(dict(os.environ)) for make in _receivers(os.environ, run.manifest.versions)]
     if not writes_file and not receivers:
         yield None
         return
-    exports = [SpanExport(each, mask=_masking(secrets)) for each in receivers]
+    mask = _masking((*secrets, *_secrets_of_collectors(os.environ)))
+    exports = [SpanExport(each, mask=mask) for each in receivers]
 
     def on_end(span: spans.Span) -> None:
         if writes_file:
@@ -118,15 +145,27 @@ def traced(
             export.add(span)
 
     with ExitStack() as stack:
+        stack.enter_context(masked_before_cut(run.masked))
         recording = stack.enter_context(spans.recording(on_end))
-        stack.enter_context(threads_follow())
         recording.own_url = own_url
         tracing = Tracing(recording, exports=exports)
         try:
             yield tracing
-        finally:
-            recording.is_on = False
-            tracing.counts = tuple(export.close() for export in exports)
+        except BaseException:
+            _close(tracing, timeout_s=INTERRUPTED_CLOSE_S)
+            for warning in tracing.warnings:
+                warn(warning)
+            raise
+        _close(tracing, timeout_s=CLOSE_S)
+
+
+def _close(tracing: Tracing, *, timeout_s: float) -> None:
+    """End the recording and all exports at once, and count."""
+    tracing.recording.is_on = False
+    tracing.num_open = tracing.recording.num_open
+    for export in tracing.exports:
+        export.begin_closing(timeout_s)
+    tracing.counts = tuple(export.closed() for export in tracing.exports)
 
 
 def traffic_rules(tracing: Tracing | None) -> tuple[TrafficRule, ...]:
@@ -137,7 +176,7 @@ def traffic_rules(tracing: Tracing | None) -> tuple[TrafficRule, ...]:
 def _receivers(envs: Mapping[str, str], versions: Mapping[str, str]) -> Iterator[_Make]:
     """Yield what makes each receiver that `envs` names and that can be talked to."""
     if _names_a_collector(envs) and _has(_OTLP):
-        name = next(envs[name] for name in _OTLP_ENDPOINTS if envs.get(name))
+        name = without_secrets(next(envs[name] for name in _OTLP_ENDPOINTS if envs.get(name)))
         yield lambda envs: _otlp_module().OtlpReceiver(name, versions=versions)
     if _has_ark(envs) and _has(_OTLP):
         yield lambda envs: _ark_receiver(envs, versions)
@@ -186,8 +225,28 @@ def _has(module: str) -> bool:
         return False
 
 
+def _secrets_of_collectors(envs: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a collector's own answers or a failed request could repeat of its settings."""
+    for name in _OTLP_ENDPOINTS:
+        password = _password(envs.get(name) or "")
+        yield from (password, unquote(password)) if password else ()
+    for name in _OTLP_HEADERS:
+        for pair in (envs.get(name) or "").split(","):
+            value = pair.partition("=")[2].strip()
+            yield from (value, unquote(value))
+    yield from (envs[name] for name in (*_ARK_KEYS, _COZELOOP_KEYS[1]) if envs.get(name))
+
+
+def _password(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:  # no URL: the exporter will say so
+        return ""
+
+
 def _masking(secrets: tuple[str, ...]) -> Callable[[Any], Any]:
-    return lambda value: masked_value(value, secrets=secrets)
+    usable = usable_secrets(secrets)
+    return lambda value: masked_value(value, secrets=usable)
 
 
 def _record(span: spans.Span) -> dict[str, Any]:

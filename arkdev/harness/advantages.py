@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 
 from arkdev.errors import PluginResultError
+from arkdev.harness.distributions import unit_of
 from arkdev.runs.records import GraderRecord, GroupRecord
 
 EPSILON = 1e-6
@@ -35,10 +36,11 @@ def grpo_advantages(rewards: Sequence[float]) -> list[float]:
         return [float(rewards[0])]
     if are_equal(rewards):
         return [0.0] * len(rewards)
-    mean = math.fsum(rewards) / len(rewards)
-    deviations = [reward - mean for reward in rewards]
+    unit = unit_of(rewards)
+    mean = math.fsum(reward / unit for reward in rewards) / len(rewards)
+    deviations = [reward / unit - mean for reward in rewards]
     std = math.hypot(*deviations) / math.sqrt(len(rewards) - 1)
-    return [deviation / (std + EPSILON) for deviation in deviations]
+    return [deviation / (std + EPSILON / unit) for deviation in deviations]
 
 
 def are_equal(rewards: Sequence[float]) -> bool:

@@ -6,14 +6,20 @@ Plain Python over lists of floats. Every summary is a frozen dataclass of JSON v
 from __future__ import annotations
 
 import math
+import statistics
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 MAX_DISTINCT_BINS = 10
 """Up to so many distinct values get a bar each; more are put into intervals of equal width."""
 
 _MAX_INTERVALS = 12
+
+_SAFE_TO_ADD = 2.0**960
+"""So many of these as fit into memory have a sum that is a float."""
+_VERY_LARGE_UNIT = 2.0**512
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,19 @@ def mean_of(values: Sequence[float]) -> float:
     """Arithmetic mean of at least one value; exact when all are equal."""
     if min(values) == max(values):
         return values[0]
-    return math.fsum(values) / len(values)
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:  # the sum is past the largest float, the mean is not
+        return statistics.mean(values)
+
+
+def unit_of(values: Sequence[float]) -> float:
+    """Return what to divide values by whose sums might be past the largest float; else 1.0.
+
+    It is a power of two, so that nothing is rounded.
+    """
+    largest = max(map(abs, values), default=0.0)
+    return 1.0 if largest < _SAFE_TO_ADD else _VERY_LARGE_UNIT
 
 
 def sample_std(values: Sequence[float]) -> float | None:
@@ -157,7 +175,6 @@ class RewardDistribution:
 
     def __init__(self) -> None:
         self._values = array("d")
-        self._sums = array("d")
         self._counts = array("l")
         self._num_ungraded = 0
 
@@ -166,7 +183,6 @@ class RewardDistribution:
         self._num_ungraded += num_ungraded
         if rewards:
             self._values.extend(rewards)
-            self._sums.append(math.fsum(rewards))
             self._counts.append(len(rewards))
 
     def summary(self) -> RewardSummary | None:
@@ -176,7 +192,7 @@ class RewardDistribution:
         ordered = sorted(self._values)
         mean = mean_of(ordered)
         is_constant = ordered[0] == ordered[-1]
-        error = clustered_standard_error(self._sums, counts=self._counts, mean=mean)
+        error = self._standard_error(mean, unit=unit_of(ordered))
         return RewardSummary(
             num_graded=len(ordered),
             num_ungraded=self._num_ungraded,
@@ -188,6 +204,14 @@ class RewardDistribution:
             quantiles={f"p{p}": quantile(ordered, p / 100) for p in (5, 25, 50, 75, 95)},
             histogram=histogram(ordered),
         )
+
+    def _standard_error(self, mean: float, *, unit: float) -> float | None:
+        values = iter(self._values)
+        sums = [
+            math.fsum(value / unit for value in islice(values, count)) for count in self._counts
+        ]
+        error = clustered_standard_error(sums, counts=self._counts, mean=mean / unit)
+        return None if error is None else error * unit
 
 
 class LatencyDistribution:

@@ -19,6 +19,8 @@ TRAJECTORIES = "trajectories"
 ZERO = 1e-9
 """An advantage below it is 0: what is left of a sum that should be 0 has no sign."""
 
+_UNIT = 2.0**-64
+"""Of the weights, of which only ratios are told: sums of very large advantages stay floats."""
 _MEASURES = (TOKENS, COMPLETION_TOKENS, TRAJECTORIES)
 """The first that all trajectories have is used."""
 
@@ -98,7 +100,7 @@ def _add(sums: _Sums, a: Sequence[float], b: Sequence[float], *, size: float) ->
     if not number:
         return
     for before, after in zip(_spread(a, number), _spread(b, number), strict=True):
-        weight = abs(before) * size / number
+        weight = abs(before) * _UNIT * size / number
         sums.total += weight
         if abs(after) < ZERO:
             sums.lost += weight

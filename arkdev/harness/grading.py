@@ -235,7 +235,8 @@ class GroupGrading:
         graded = _GradedAttempt(place, _only_trajectory(grader, rollouts))
         with grader_span(
             grader.name,
-            [rollout.span for rollout in rollouts],
+            grader.loaded,
+            rollouts=[rollout.span for rollout in rollouts],
             trajectory_ids=ids,
             attempt=number,
         ) as span:

@@ -15,6 +15,7 @@ from arkdev.observe import spans
 from arkdev.observe.gen_ai import INVOKE_AGENT, OPERATION
 from arkdev.observe.observed_calls import SPAN_TYPE
 from arkdev.plugin.loading import LoadedPlugin
+from arkdev.plugin.source import innermost
 from arkdev.runs.records import Verdict
 from arkdev.sessions.session import Session
 from arkdev.types import PluginContext
@@ -77,12 +78,18 @@ def rollout_span(
     }
     if context.model_customization_job_id:
         span.attributes["arkdev.job_id"] = context.model_customization_job_id
+    span.function = innermost(loaded.function)
     session.span = span
     return PluginSpan(span)
 
 
 def grader_span(
-    name: str, rollouts: Sequence[spans.Span | None], *, trajectory_ids: Sequence[str], attempt: int
+    name: str,
+    loaded: LoadedPlugin,
+    *,
+    rollouts: Sequence[spans.Span | None],
+    trajectory_ids: Sequence[str],
+    attempt: int,
 ) -> PluginSpan:
     """Open the span of an attempt of a grader; `rollouts` are those that it grades."""
     recording = spans.active()
@@ -96,5 +103,6 @@ def grader_span(
         parent=known[0] if len(rollouts) == 1 and known else None,
         links=tuple(known) if len(rollouts) > 1 else (),
     )
+    span.function = innermost(loaded.function)
     span.attributes = {SPAN_TYPE: "grader", "arkdev.grader": name}
     return PluginSpan(span)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import StatisticsError, correlation
 
@@ -9,9 +10,15 @@ from statistics import StatisticsError, correlation
 def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Return the correlation; None when one of the lists is constant or shorter than two."""
     try:
-        return correlation(first, second)
+        return correlation(_scaled(first), _scaled(second))
     except StatisticsError:
         return None
+
+
+def _scaled(values: Sequence[float]) -> list[float]:
+    """Divide by a power of two near the largest: squares of very large rewards are no floats."""
+    _, exponent = math.frexp(max(map(abs, values), default=0.0))
+    return [math.ldexp(value, -exponent) for value in values]
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -33,7 +40,7 @@ def ranks(values: Sequence[float]) -> list[float]:
     found = [0.0] * len(values)
     start = 0
     while start < len(order):
-        end = start
+        end = start + 1
         while end < len(order) and values[order[end]] == values[order[start]]:
             end += 1
         for index in order[start:end]:

@@ -16,7 +16,7 @@ from arkdev.harness.stability import (
     QuarterSummary,
     instabilities,
 )
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.runs.records import FaultSide
 
@@ -97,7 +97,7 @@ class ServiceMeter:
             started = self._sent.pop(id(request), None)
             if started is not None:
                 self._service(request.host).end(started, duration_s, kind, is_error=is_error)
-        attempt = current_attempt.get()
+        attempt = attempt_here()
         if is_error and attempt is not None:
             attempt.fault(
                 FaultSide.TOOL,

@@ -10,6 +10,7 @@ import ast
 import asyncio
 import dis
 import functools
+import inspect
 import itertools
 import linecache
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from arkdev.harness.stalls import AWAIT
 from arkdev.observe.attempt import Attempt, current_attempt
 from arkdev.plugin.source import is_ours, is_users
 from arkdev.plugin.threads import call_in_thread
@@ -57,7 +59,7 @@ class Place:
     line: int
     function: str
     called: str
-    """What the line calls; "" when it computes."""
+    """What the line calls, after ``await `` where it awaits that; "" when it computes."""
     plugin: str
     """The outermost function of the user's."""
     is_within_arkdev: bool
@@ -85,7 +87,7 @@ def users_place(frame: FrameType) -> Place | None:
     # a comprehension or lambda is a part of the function around it
     named = next((each for each in users if each.f_code.co_name[:1] != "<"), users[0])
     outermost = next((e for e in reversed(users) if e.f_code.co_name[:1] != "<"), named)
-    called = _called(users[0].f_code, users[0].f_lasti) or (_name(inner[-1]) if inner else "")
+    called = _called(users[0].f_code, users[0].f_lasti) or (_entered(inner[-1]) if inner else "")
     leaf = inner[0] if inner else users[0]
     return Place(
         file=users[0].f_code.co_filename,
@@ -165,9 +167,11 @@ def _is_arkdevs(frame: FrameType) -> bool:
     return is_ours(filename) and _TRAFFIC not in filename.replace("\\", "/")
 
 
-def _name(frame: FrameType) -> str:
+def _entered(frame: FrameType) -> str:
+    """Return the name of what the user's code entered without a call of its own."""
     module = str(frame.f_globals.get("__name__", ""))
-    return f"{module}.{frame.f_code.co_qualname}".lstrip(".")
+    name = f"{module}.{frame.f_code.co_qualname}".lstrip(".")
+    return f"{AWAIT}{name}" if frame.f_code.co_flags & inspect.CO_COROUTINE else name
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,6 +9,8 @@ from typing import Any
 
 MAX_WAITED = 5
 """Samples that a record names."""
+AWAIT = "await "
+"""What a record's `called` begins with where that was awaited."""
 _MAX_CULPRITS = 256
 
 
@@ -34,7 +36,8 @@ class StallRecord:
     """file:line, the line that took the most time; "" when it is unknown."""
     function: str
     called: str
-    """What the line called, as it is written there; "" when it computed."""
+    """What the line called, as it is written there, or what was entered without a call; after
+    ``await `` where that was awaited; "" when it computed."""
     plugin: str
     """The function that was called first in the user's code: often the plugin itself."""
     count: int

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import ref
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,37 @@ in_flight: dict[Attempt, bool] = {}
 
 current_attempt: ContextVar[Attempt | None] = ContextVar("current_attempt", default=None)
 """Set in the task of an attempt; threads started for it inherit it."""
+
+thread_of: ContextVar[ref[Attempt] | None] = ContextVar("thread_of", default=None)
+"""The attempt that started the running thread, where a plugin started it for itself."""
+
+
+def attempt_here() -> Attempt | None:
+    """Return the attempt that the running code belongs to.
+
+    A thread that a plugin started for itself belongs to the attempt that started it only while that
+    is under way: one that lives on may serve any other.
+    """
+    attempt = current_attempt.get()
+    starter = thread_of.get() if attempt is None else None
+    if starter is not None:
+        attempt = starter()
+        return attempt if attempt in in_flight else None
+    return attempt
+
+
+def place_here() -> AttemptPlace | None:
+    """Return the place of `attempt_here`."""
+    attempt = attempt_here()
+    return attempt.place if attempt is not None else None
+
+
+@contextmanager
+def no_attempt() -> Iterator[None]:
+    """Let the code inside the block belong to no attempt: it is arkdev's own."""
+    attempt, thread = current_attempt.set(None), thread_of.set(None)
+    try:
+        yield
+    finally:
+        current_attempt.reset(attempt)
+        thread_of.reset(thread)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 
 _CLASSES = {
     "openai": ("OpenAI", "AsyncOpenAI"),
@@ -51,7 +51,7 @@ class ClientMeter:
     def _measured(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def init(client: Any, *args: Any, **kwargs: Any) -> None:
-            attempt = current_attempt.get()
+            attempt = attempt_here()
             started = time.thread_time()
             original(client, *args, **kwargs)
             if attempt is not None and kwargs.get("http_client") is None:

@@ -61,6 +61,11 @@ class CozeLoopReceiver:
             trace_finish_event_processor=self._on_event,
         )
 
+    @property
+    def trouble(self) -> str:
+        """Why the library lost spans; it tries each only once more."""
+        return self._reason
+
     def send(self, spans: Sequence[Span]) -> str:
         """Hand a batch to the library, which sends it from a thread of its own."""
         for span in spans:

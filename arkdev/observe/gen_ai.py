@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arkdev.observe.values import MAX_CHARS, plain
+from arkdev.observe.values import MAX_CHARS, MAX_ITEMS, plain
 
 OPERATION = "gen_ai.operation.name"
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
@@ -33,6 +33,8 @@ _DETAILS = (
     ("prompt_tokens_details", "cached_tokens", "gen_ai.usage.cache_read.input_tokens"),
     ("completion_tokens_details", "reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"),
 )
+_FEW_MESSAGES = 4
+"""Whose texts are cut one by one."""
 _NO_CHOICES: list[dict[str, Any]] = [{}]
 
 
@@ -45,7 +47,7 @@ def request_attributes(
         OPERATION: CHAT,
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": model,
-        INPUT_MESSAGES: [_message(message) for message in new_messages(messages)],
+        INPUT_MESSAGES: _bounded(new_messages(messages)),
         "arkdev.num_messages": len(messages),
     }
     for name, value in sampling.items():
@@ -87,6 +89,16 @@ def new_messages(messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
         if messages[index].get("role") == "assistant":
             return messages[index + 1 :]
     return messages
+
+
+def _bounded(messages: Sequence[Mapping[str, Any]]) -> Any:
+    """Return messages in parts; many of them no longer than one value may be."""
+    if len(messages) <= _FEW_MESSAGES:
+        return [_message(message) for message in messages]
+    shown: list[Any] = [_message(message) for message in messages[:MAX_ITEMS]]
+    if len(messages) > MAX_ITEMS:
+        shown.append(f"… ({len(messages) - MAX_ITEMS} more)")
+    return plain(shown)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ MAX_CHARS = 16_384
 MAX_LINES = 1_000
 """Kept of one attempt."""
 MAX_LINES_OF_NOBODY = 10_000
-"""Kept of a run's lines of which nobody knows whose they are."""
+"""Kept of the lines of nobody, for each logger and each kind of output."""
 _MAX_ATTEMPTS = 8_192
 """Attempts that are counted at once; the one that was silent for longest is forgotten first."""
 _OWN_LOGGER = "arkdev"
@@ -58,44 +58,62 @@ class LogLine:
 Sink = Callable[[LogLine], None]
 
 
-class BoundedLog:
-    """Passes lines on to `sink`: the first `MAX_LINES` of each attempt, `MAX_CHARS` of each."""
+_Source = tuple[AttemptPlace | None, str]
+"""Of which lines are counted together. Of an attempt all: the text is empty then."""
 
-    def __init__(self, sink: Sink) -> None:
+
+def as_it_is(text: str) -> str:
+    """Return `text`: nothing in it is a secret."""
+    return text
+
+
+class BoundedLog:
+    """Passes lines on to `sink`: the first `MAX_LINES` of each attempt, `MAX_CHARS` of each.
+
+    `mask` takes the secrets out of a text before it is cut, which would hide them from whoever
+    looks for them later.
+    """
+
+    def __init__(self, sink: Sink, *, mask: Callable[[str], str] = as_it_is) -> None:
         self._sink = sink
+        self._mask = mask
         self._lock = threading.Lock()
-        self._num_lines: OrderedDict[AttemptPlace | None, int] = OrderedDict()
+        self._num_lines: OrderedDict[_Source, int] = OrderedDict()
 
     def add(self, line: LogLine) -> None:
         """Pass a line on, or count it; from any thread."""
-        forgotten: tuple[AttemptPlace | None, int] | None = None
+        forgotten: tuple[_Source, int] | None = None
+        # one noisy program must not hide what other threads say
+        source = (line.place, "" if line.place is not None else line.logger or line.level)
         with self._lock:
-            count = self._num_lines.pop(line.place, 0) + 1
-            self._num_lines[line.place] = count
+            count = self._num_lines.pop(source, 0) + 1
+            self._num_lines[source] = count
             if len(self._num_lines) > _MAX_ATTEMPTS:
                 forgotten = self._num_lines.popitem(last=False)
         if forgotten is not None:
             self._say_left_out(*forgotten)
         if count > _max_lines(line.place):
             return
-        num_cut = len(line.text) - MAX_CHARS
-        if num_cut > 0:
-            text = f"{line.text[:MAX_CHARS]}… ({num_cut:,} more characters)"
-            line = replace(line, text=text, num_cut=num_cut)
-        self._sink(line)
+        text = self._mask(line.text)
+        num_cut = max(len(text) - MAX_CHARS, 0)
+        if num_cut:
+            text = f"{text[:MAX_CHARS]}… ({num_cut:,} more characters)"
+        self._sink(replace(line, text=text, num_cut=num_cut))
 
     def finish(self) -> None:
         """Say of which attempts lines are missing, and how many."""
         with self._lock:
             counts, self._num_lines = self._num_lines, OrderedDict()
-        for place, count in counts.items():
-            self._say_left_out(place, count)
+        for source, count in counts.items():
+            self._say_left_out(source, count)
 
-    def _say_left_out(self, place: AttemptPlace | None, count: int) -> None:
+    def _say_left_out(self, source: _Source, count: int) -> None:
+        place, name = source
         num_left_out = count - _max_lines(place)
         if num_left_out <= 0:
             return
-        text = f"lines left out: {num_left_out:,}, all after the first {_max_lines(place):,}"
+        of = f" of {name}" if name else ""
+        text = f"lines{of} left out: {num_left_out:,}, all after the first {_max_lines(place):,}"
         line = LogLine(time.time(), "WARNING", _OWN_LOGGER, text, place)
         self._sink(replace(line, num_left_out=num_left_out))
 

@@ -6,13 +6,16 @@ Whatever goes wrong in recording, the call itself and what it returns are untouc
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import inspect
+from asyncio import CancelledError, Future
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from arkdev.observe import spans
 from arkdev.observe.gen_ai import EXECUTE_TOOL, OPERATION, TOOL_ARGUMENTS, TOOL_RESULT
-from arkdev.observe.values import MAX_ITEMS, plain
+from arkdev.observe.read_iterators import is_iterator, recorded_iterator
+from arkdev.observe.values import MAX_ITEMS, error_text, plain
 
 Process = Callable[[Any], Any]
 
@@ -33,27 +36,33 @@ class ObservedFunction:
     process_outputs: Process | None = None
     process_iterator_outputs: Process | None = None
     is_method: bool = False
-    is_plugin: bool = False
-    """Its span is the one that the harness has opened, where it has."""
+    plugin: Any = None
+    """The function without what decorates it, of a plugin: its span is the harness's, if any."""
 
     def open(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
         """Begin a call."""
         given = {"args": args[1:] if self.is_method else args, "kwargs": kwargs}
         around = spans.current()
-        if self.is_plugin and around is not None and _waits_for_input(around):
-            call = ObservedCall(self, around, is_ours=False)
+        if self.plugin is not None and around is not None and self._is_attempt(around.root):
+            call = ObservedCall(self, around.root, is_ours=False)
             call.keep(INPUT, given, self.process_inputs)
             return call
         recording = spans.active()
         span = recording.child(self.name) if recording is not None else None
         call = ObservedCall(self, span)
         if span is not None:
-            span.baggage = {**span.baggage, **self.baggage}
-            span.attributes |= {SPAN_TYPE: self.span_type, **self.baggage, **plain(self.tags)}
+            baggage = plain(self.baggage)
+            span.baggage = {**span.baggage, **baggage}
+            span.attributes |= {SPAN_TYPE: self.span_type, **baggage, **plain(self.tags)}
             if self.span_type in _TOOLS:
                 span.attributes |= {OPERATION: EXECUTE_TOOL, "gen_ai.tool.name": self.name}
             call.keep(self._key(TOOL_ARGUMENTS, INPUT), given, self.process_inputs)
         return call
+
+    def _is_attempt(self, root: spans.Span) -> bool:
+        """Whether it is this call that the harness made."""
+        is_ours = root.function is None or root.function is self.plugin
+        return is_ours and root.is_open and INPUT not in root.attributes
 
     @property
     def output_key(self) -> str:
@@ -62,10 +71,6 @@ class ObservedFunction:
 
     def _key(self, of_tool: str, otherwise: str) -> str:
         return of_tool if self.span_type in _TOOLS else otherwise
-
-
-def _waits_for_input(span: spans.Span) -> bool:
-    return span is span.root and span.is_open and INPUT not in span.attributes
 
 
 class ObservedCall:
@@ -113,12 +118,33 @@ class ObservedCall:
     def result(self, value: Any) -> Any:
         """Keep what the function returned; return what the caller gets."""
         process = self._function.process_iterator_outputs
-        is_iterator = hasattr(value, "__iter__") or hasattr(value, "__aiter__")
-        if self.span is not None and process is not None and is_iterator:
+        if self.span is not None and process is not None and is_iterator(value):
             self.goes_on = True
-            return ReadIterator(value, Reading(self, process))
-        self.keep_output(value, self._function.process_outputs)
+            return recorded_iterator(value, Reading(self, process))
+        self.keep_output(value, self._function.process_outputs or process)
         return value
+
+    def returned(self, value: Any) -> Any:
+        """Do the same for a plain function, which may return something that is awaited later.
+
+        A future is the caller's own, to cancel or to wait for.
+        """
+        if self.span is None or not (inspect.iscoroutine(value) or isinstance(value, Future)):
+            return self.result(value)
+        self.goes_on = True
+        if isinstance(value, Future):
+            value.add_done_callback(self._settled)
+            return value
+        return self._awaited(value)
+
+    def _settled(self, future: Future[Any]) -> None:
+        # `exception()` would count as looking at it, and asyncio complains where nobody does
+        error = CancelledError() if future.cancelled() else getattr(future, "_exception", None)
+        if error is not None:
+            self.fail(error)
+        else:
+            self.keep_output(future.result(), self._function.process_outputs)
+        self.end()
 
     def keep_output(self, value: Any, process: Process | None) -> None:
         """Keep what the function gave."""
@@ -131,32 +157,32 @@ class ObservedCall:
         if process is not None:
             try:
                 value = process(value)
-            except Exception as error:  # noqa: BLE001 (the call must not fail for its trace)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the call must not fail)
                 name = getattr(process, "__name__", type(process).__name__)
-                value = f"<{name} raised {type(error).__name__}: {error}>"
+                value = f"<{name} raised {type(error).__name__}: {error_text(error)}>"
         self.span.attributes[key] = plain(value)
 
-    async def awaited(self, awaitable: Any) -> Any:
+    async def _awaited(self, coroutine: Any) -> Any:
         """Await what a plain function returned: the call goes on until then."""
         self.goes_on = False
         with self:
-            return self.result(await awaitable)
+            return self.result(await coroutine)
 
 
 class Reading:
     """The items of an iterator while it is read, at most `MAX_ITEMS` of them."""
 
     def __init__(self, call: ObservedCall, process: Process | None) -> None:
+        self.span = call.span
         self._call = call
         self._process = process
         self._items: list[Any] = []
         self._is_done = False
 
-    def add(self, item: Any) -> Any:
-        """Keep an item; return it."""
+    def add(self, item: Any) -> None:
+        """Keep an item."""
         if len(self._items) < MAX_ITEMS:
             self._items.append(item)
-        return item
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the call, once."""
@@ -167,37 +193,6 @@ class Reading:
             self._call.fail(error)
         self._call.keep_output(self._items, self._process)
         self._call.end()
-
-
-class ReadIterator:
-    """Stands for an iterator that a function returned, sync or async, and records its items."""
-
-    def __init__(self, iterator: Any, reading: Reading) -> None:
-        self._iterator = iterator
-        self._reading = reading
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iterator, name)
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            for item in self._iterator:
-                yield self._reading.add(item)
-        except Exception as error:
-            self._reading.finish(error)
-            raise
-        finally:
-            self._reading.finish()
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        try:
-            async for item in self._iterator:
-                yield self._reading.add(item)
-        except Exception as error:
-            self._reading.finish(error)
-            raise
-        finally:
-            self._reading.finish()
 
 
 def observed_generator(function: Any, described: ObservedFunction) -> Any:
@@ -216,8 +211,9 @@ def observed_generator(function: Any, described: ObservedFunction) -> Any:
             while True:
                 with spans.current_is(call.span):
                     item = step()
+                reading.add(item)
                 try:
-                    sent = yield reading.add(item)
+                    sent = yield item
                     step = functools.partial(generator.send, sent)
                 except GeneratorExit:
                     generator.close()
@@ -248,8 +244,9 @@ def observed_async_generator(function: Any, described: ObservedFunction) -> Any:
             while True:
                 with spans.current_is(call.span):
                     item = await step()
+                reading.add(item)
                 try:
-                    sent = yield reading.add(item)
+                    sent = yield item
                     step = functools.partial(generator.asend, sent)
                 except GeneratorExit:
                     await generator.aclose()

@@ -27,6 +27,7 @@ from arkdev.observe.spans import Span
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 _FLAGS = TraceFlags(TraceFlags.SAMPLED)
 _LOGGER = "opentelemetry.exporter.otlp"
+_RETRY = "Transient error %s"
 
 
 def _resource(versions: Mapping[str, str]) -> Resource:
@@ -63,11 +64,17 @@ class OtlpReceiver:
         logger.addHandler(self._reasons)
         self._exporter = OTLPSpanExporter(endpoint=endpoint, headers=headers)
 
+    @property
+    def trouble(self) -> str:
+        """Why the exporter tries again."""
+        return self._problem
+
     def send(self, spans: Sequence[Span]) -> str:
         """Send a batch."""
         self._problem, self._sender = "", threading.get_ident()
         sent = self._exporter.export([self._readable(span) for span in spans])
-        return "" if sent is SpanExportResult.SUCCESS else self._problem or "it was refused"
+        problem, self._problem = self._problem, ""
+        return "" if sent is SpanExportResult.SUCCESS else problem or "it was refused"
 
     def close(self, timeout_s: float) -> str:
         """End the exporter; nothing is left in it."""
@@ -75,10 +82,17 @@ class OtlpReceiver:
         logging.getLogger(_LOGGER).removeHandler(self._reasons)
         return ""
 
-    def note(self, problem: str, *, sender: int | None) -> None:
-        """Keep why a request failed, if it was one of this receiver's thread."""
-        if sender == self._sender:
-            self._problem = problem
+    def note(self, record: logging.LogRecord) -> None:
+        """Keep why a request failed, if it was one of this receiver's thread.
+
+        The exporter says what each try ran into, and of the last one only that it was the last.
+        """
+        if record.thread != self._sender:
+            return
+        if record.msg.startswith(_RETRY) and isinstance(record.args, tuple) and record.args:
+            self._problem = str(record.args[0])
+        elif not self._problem:
+            self._problem = record.getMessage()
 
     def _readable(self, span: Span) -> ReadableSpan:
         context = _context(span.trace_id, span.span_id)
@@ -107,7 +121,7 @@ class _Reasons(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand it on."""
-        self._receiver.note(record.getMessage(), sender=record.thread)
+        self._receiver.note(record)
 
 
 def attributes_of(span: Span) -> dict[str, Any]:

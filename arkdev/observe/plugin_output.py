@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import logging
 import sys
 import threading
 import time
@@ -19,32 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-from arkdev.observe.attempt import AttemptPlace, current_attempt
-from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink
+from arkdev.observe.attempt import AttemptPlace, place_here
+from arkdev.observe.line_buffer import LineBuffer
+from arkdev.observe.log_lines import PRINT, BoundedLog, LogLine, Sink, as_it_is
+from arkdev.observe.log_records import log_records_to
 from arkdev.observe.raw_output import raw_output_to
 
-
-def _place() -> AttemptPlace | None:
-    attempt = current_attempt.get()
-    return attempt.place if attempt is not None else None
-
-
-class _LogHandler(logging.Handler):
-    def __init__(self, sink: Sink) -> None:
-        super().__init__(logging.INFO)
-        self._sink = sink
-        self._own_thread = threading.get_ident()
-        self.setFormatter(logging.Formatter("%(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        place = _place()
-        if place is None and threading.get_ident() == self._own_thread:
-            return
-        try:
-            line = LogLine(record.created, record.levelname, record.name, self.format(record))
-            self._sink(line.of(place))
-        except Exception:  # noqa: BLE001 (as in the library: a bad format never fails the plugin)
-            self.handleError(record)
+_MAX_PENDING_CHARS = 2_000_000
+"""Kept of a printed line before its end: a longer one than is kept in the log is cut once."""
 
 
 class _Printed(io.TextIOBase):
@@ -53,33 +34,48 @@ class _Printed(io.TextIOBase):
     What an attempt printed since its last line end waits for the rest of the line.
     """
 
-    def __init__(self, sink: Sink, original: TextIO) -> None:
+    def __init__(self, sink: Sink, original: TextIO, *, mask: Callable[[str], str]) -> None:
         self._sink = sink
         self._original = original
+        self._mask = mask
         self._own_thread = threading.get_ident()
-        self._pending: dict[tuple[AttemptPlace | None, int], str] = {}
+        self._pending: dict[tuple[AttemptPlace | None, int], LineBuffer] = {}
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        place, thread = _place(), threading.get_ident()
-        if place is None and thread == self._own_thread:
+        place = place_here()
+        if place is None and threading.get_ident() == self._own_thread:
             return self._original.write(text)
+        self._add(place, lambda buffer: buffer.add(text))
+        return len(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write text in UTF-8, of which a character may be split between two calls."""
+        place = place_here()
+        if place is None and threading.get_ident() == self._own_thread:
+            self._original.write(data.decode("utf-8", "replace"))
+            return
+        self._add(place, lambda buffer: buffer.add_bytes(data))
+
+    def _add(self, place: AttemptPlace | None, add: Callable[[LineBuffer], list[str]]) -> None:
         # the parts of an attempt's line may come from several threads
-        key = (place, 0 if place is not None else thread)
+        key = (place, 0 if place is not None else threading.get_ident())
         with self._lock:
-            *lines, rest = (self._pending.pop(key, "") + text).split("\n")
-            if rest:
-                self._pending[key] = rest
+            buffer = self._pending.pop(key, None) or LineBuffer(
+                self._mask, max_chars=_MAX_PENDING_CHARS
+            )
+            lines = add(buffer)
+            if not buffer.is_empty:
+                self._pending[key] = buffer
         for line in lines:
             self._send(line, place)
-        return len(text)
 
     def flush_lines(self) -> None:
         """Send the lines that never ended."""
         with self._lock:
             pending, self._pending = self._pending, {}
-        for (place, _), line in pending.items():
-            self._send(line, place)
+        for (place, _), buffer in pending.items():
+            self._send(buffer.rest(), place)
 
     def _send(self, text: str, place: AttemptPlace | None) -> None:
         self._sink(LogLine(time.time(), PRINT, "", text).of(place))
@@ -114,7 +110,7 @@ class _PrintedBytes(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        self._text.write(bytes(data).decode("utf-8", "replace"))
+        self._text.write_bytes(bytes(data))
         return len(data)
 
 
@@ -124,7 +120,7 @@ def _warning_to(sink: Sink) -> Callable[..., None]:
     def show(message: Warning | str, category: type[Warning], filename: str, *place: Any) -> None:
         line = place[0] if place else 0
         text = f"{message} ({filename}:{line})"
-        sink(LogLine(time.time(), "WARNING", category.__name__, text).of(_place()))
+        sink(LogLine(time.time(), "WARNING", category.__name__, text).of(place_here()))
 
     return show
 
@@ -139,28 +135,26 @@ def _loop_errors_to(sink: Sink) -> None:
         error = context.get("exception")
         text = f": {type(error).__name__}: {error}" if error is not None else ""
         text = f"{context.get('message')}{text}"
-        sink(LogLine(time.time(), "ERROR", "asyncio", text).of(_place()))
+        sink(LogLine(time.time(), "ERROR", "asyncio", text).of(place_here()))
 
     with suppress(RuntimeError):  # no loop is running
         asyncio.get_running_loop().set_exception_handler(handle)
 
 
 @contextmanager
-def plugin_output_to(sink: Sink) -> Iterator[None]:
+def plugin_output_to(sink: Sink, *, mask: Callable[[str], str] = as_it_is) -> Iterator[None]:
     """Send what plugins log and print inside the block to `sink`, line by line.
 
     Where descriptor 2 is a terminal that includes what is written past Python, which would disturb
-    what is drawn there.
+    what is drawn there. `mask` takes secrets out of a text, also of what is written past Python and
+    goes on to where descriptor 2 went.
     """
-    root = logging.getLogger()
-    log = BoundedLog(sink)
-    handler, level = _LogHandler(log.add), root.level
+    log = BoundedLog(sink, mask=mask)
     stdout, stderr = sys.stdout, sys.stderr
-    printed = _Printed(log.add, stdout), _Printed(log.add, stderr)
+    printed = [_Printed(log.add, stream, mask=mask) for stream in (stdout, stderr)]
     show_warning = warnings.showwarning
-    with raw_output_to(log.add):
-        root.addHandler(handler)
-        root.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    streams = [stdout, stderr, sys.__stdout__, sys.__stderr__, *printed]
+    with raw_output_to(log.add, mask=mask), log_records_to(log.add, streams=streams):
         sys.stdout, sys.stderr = printed
         warnings.showwarning = _warning_to(log.add)
         _loop_errors_to(log.add)
@@ -171,6 +165,4 @@ def plugin_output_to(sink: Sink) -> Iterator[None]:
             sys.stdout, sys.stderr = stdout, stderr
             for stream in printed:
                 stream.flush_lines()
-            root.setLevel(level)
-            root.removeHandler(handler)
     log.finish()

@@ -22,6 +22,11 @@ MAX_WAITING = 32_768
 EVERY_S = 1.0
 CLOSE_S = 4.0
 """How long the end of a run waits for the last spans."""
+INTERRUPTED_CLOSE_S = 1.0
+"""The same after Ctrl-C."""
+TROUBLE_S = 1.5
+"""How long of it for a receiver that has already failed to take them: one more try."""
+_LOOK_EVERY_S = 0.05
 
 
 class SpanReceiver(Protocol):
@@ -41,6 +46,11 @@ class SpanReceiver(Protocol):
     @property
     def num_unconfirmed(self) -> int:
         """Spans that it took, and of which it does not know that they arrived."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why what it is sending has not arrived so far; empty where nothing went wrong."""
         ...
 
 
@@ -68,6 +78,7 @@ class SpanExport:
         self._reason = ""
         self._wake = threading.Event()
         self._closes_at: float | None = None
+        self._closes_after_s = CLOSE_S
         self._thread = threading.Thread(target=self._work, name="arkdev-spans", daemon=True)
         self._thread.start()
 
@@ -81,19 +92,36 @@ class SpanExport:
         if len(self._waiting) >= BATCH_SIZE:
             self._wake.set()
 
-    def close(self, timeout_s: float = CLOSE_S) -> ExportCounts:
-        """Send what waits, for at most so long, and say what became of all of them.
+    def begin_closing(self, timeout_s: float = CLOSE_S) -> None:
+        """Send what waits, for at most so long; returns at once."""
+        self._closes_after_s = timeout_s
+        self._closes_at = time.monotonic() + timeout_s
+        self._wake.set()
+
+    def closed(self) -> ExportCounts:
+        """Wait for that, and say what became of all spans.
 
         A receiver that hangs is left behind with its thread.
         """
-        self._closes_at = time.monotonic() + timeout_s
-        self._wake.set()
-        self._thread.join(timeout_s)
+        self._wait()
         num_lost = self._num_added - self._num_sent + self._receiver.num_unconfirmed
         reason = self._reason
         if num_lost and not reason:
-            reason = "too many at once" if self._num_full else f"no answer within {timeout_s:g} s"
+            reason = self._mask(self._receiver.trouble) or (
+                "too many at once"
+                if self._num_full
+                else f"no answer within {self._closes_after_s:g} s"
+            )
         return ExportCounts(self._receiver.name, self._num_added - num_lost, num_lost, reason)
+
+    def _wait(self) -> None:
+        ends_at = self._closes_at or 0.0
+        has_trouble = False
+        while self._thread.is_alive() and (left_s := ends_at - time.monotonic()) > 0:
+            self._thread.join(min(left_s, _LOOK_EVERY_S))
+            if self._receiver.trouble and not has_trouble:
+                has_trouble = True
+                ends_at = min(ends_at, time.monotonic() + TROUBLE_S)
 
     def _work(self) -> None:
         while True:

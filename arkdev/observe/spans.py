@@ -2,7 +2,7 @@
 
 Nothing is recorded until `recording` is entered; until then `active` returns None and whoever
 could make a span makes none. A span that is open is the parent of those that its code opens: a
-context variable says which one that is, so tasks know it, and threads as `observe.span_threads`
+context variable says which one that is, so tasks know it, and threads as `observe.plugin_threads`
 says.
 
 ::
@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
+from arkdev.observe.values import cut, error_text
+
 Kind = Literal["internal", "client"]
 
 _NO_BAGGAGE: Mapping[str, str] = {}
@@ -42,6 +44,7 @@ class Span:
         "baggage",
         "ended_ns",
         "error",
+        "function",
         "held",
         "is_open",
         "kind",
@@ -75,6 +78,8 @@ class Span:
         self.attempt = 0
         self.threads: tuple[threading.Thread, ...] = ()
         """The plugin's own threads that it was made in, the innermost last."""
+        self.function: Any = None
+        """Of a root: the plugin's own function, without what decorates it."""
         self.held: list[Span] = []
         """Of a root: spans of threads that may turn out not to be the attempt's own."""
 
@@ -84,10 +89,10 @@ class Span:
             return
         if isinstance(error, BaseException):
             self.attributes["error.type"] = type(error).__qualname__
-            self.error = f"{type(error).__name__}: {error}"
+            self.error = f"{type(error).__name__}: {error_text(error)}"
         else:
             self.attributes.setdefault("error.type", "_OTHER")
-            self.error = error or "no error text"
+            self.error = cut(error) or "no error text"
 
     def masked(self, mask: Callable[[Any], Any]) -> Span:
         """Return a copy of which all text went through `mask`."""
@@ -103,7 +108,7 @@ class Span:
         return copy
 
 
-_current: ContextVar[Span | None] = ContextVar("current_span", default=None)
+current_span: ContextVar[Span | None] = ContextVar("current_span", default=None)
 own_threads: ContextVar[tuple[threading.Thread, ...]] = ContextVar("own_threads", default=())
 """The threads that a plugin started, of which the running code is in the last."""
 
@@ -123,6 +128,10 @@ class Recording:
         self.num_recorded = 0
         self.num_foreign = 0
         """Spans left out: of threads that lived on after the attempt that started them."""
+        self.num_late = 0
+        """Spans left out: begun after their attempt had ended."""
+        self.num_open = 0
+        """Spans that have begun and not ended."""
 
     def root(
         self,
@@ -151,8 +160,11 @@ class Recording:
 
         Returns None where no attempt is under way: nobody could say whose it is.
         """
-        parent = within or _current.get()
-        if parent is None or not parent.root.is_open:
+        parent = within or current_span.get()
+        if parent is None:
+            return None
+        if not parent.root.is_open:
+            self._leave_out(is_foreign=within is None and bool(own_threads.get()))
             return None
         span = self._opened(name, kind, parent)
         span.started_ns -= int(lasted_s * 1e9)
@@ -166,19 +178,22 @@ class Recording:
 
     def end(self, span: Span) -> None:
         """Close a span, once."""
-        if not span.is_open:
-            return
+        with self._lock:
+            if not span.is_open:
+                return
+            span.is_open = False
+            self.num_open -= 1
         span.ended_ns = self._epoch_ns + time.perf_counter_ns()
-        span.is_open = False
         root = span.root
         if span is root:
             self._release(span)
         elif span.threads:
             with self._lock:
-                if root.is_open:
+                is_held = root.is_open
+                if is_held:
                     root.held.append(span)
-                else:
-                    self.num_foreign += 1
+            if not is_held:
+                self._leave_out(is_foreign=True)
             return
         self._hand_on(span)
 
@@ -191,13 +206,21 @@ class Recording:
             held, root.held = root.held, []
         for span in held:
             if any(thread.is_alive() for thread in span.threads):
-                self.num_foreign += 1
+                self._leave_out(is_foreign=True)
             else:
                 self._hand_on(span)
 
+    def _leave_out(self, *, is_foreign: bool) -> None:
+        with self._lock:
+            if is_foreign:
+                self.num_foreign += 1
+            else:
+                self.num_late += 1
+
     def _hand_on(self, span: Span) -> None:
         if self.is_on:
-            self.num_recorded += 1
+            with self._lock:
+                self.num_recorded += 1
             self._on_end(span)
 
     def _opened(self, name: str, kind: Kind, parent: Span | None) -> Span:
@@ -205,6 +228,8 @@ class Recording:
         trace_id = parent.trace_id if parent is not None else random_bits(128) or 1
         now_ns = self._epoch_ns + time.perf_counter_ns()
         span = Span(name, kind=kind, ids=(trace_id, random_bits(64) or 1), started_ns=now_ns)
+        with self._lock:
+            self.num_open += 1
         if parent is not None:
             span.parent_id = parent.span_id
         return span
@@ -223,7 +248,7 @@ def active() -> Recording | None:
 
 def current() -> Span | None:
     """Return the open span that the running code is in."""
-    return _current.get()
+    return current_span.get()
 
 
 @contextmanager
@@ -247,11 +272,11 @@ class current_is:
         self._span = span
 
     def __enter__(self) -> Span | None:
-        self._token = _current.set(self._span)
+        self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        _current.reset(self._token)
+        current_span.reset(self._token)
 
 
 class opened:
@@ -267,13 +292,13 @@ class opened:
 
     def __enter__(self) -> Span | None:
         if self._span is not None:
-            self._token = _current.set(self._span)
+            self._token = current_span.set(self._span)
         return self._span
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._span is None:
             return
-        _current.reset(self._token)
+        current_span.reset(self._token)
         if error is not None:
             self._span.fail(error)
         recording = _Active.recording

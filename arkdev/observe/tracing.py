@@ -21,6 +21,7 @@ from arkdev.observe.observed_calls import (
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_MONITORED = "__arkdev_monitored__"
 _NOT_DATA = ("proxy",)
 """Arguments of plugins that hold a key and no data."""
 
@@ -67,14 +68,19 @@ def trace_monitor(function: _F) -> _F:
     """Record input and output of a rollout or grader in its span (TRACE-06).
 
     A call that the harness did not make (one plugin that calls another) gets a span of its own.
+    Twice on one function is as good as once.
     """
+    if getattr(function, _MONITORED, False):
+        return function
     described = ObservedFunction(
         name=_name_of(function),
         span_type="plugin",
         process_inputs=functools.partial(_data_of, function),
-        is_plugin=True,
+        plugin=inspect.unwrap(function),
     )
-    return _observed(function, described)  # type: ignore[no-any-return]
+    monitored = _observed(function, described)
+    setattr(monitored, _MONITORED, True)
+    return monitored  # type: ignore[no-any-return]
 
 
 def coze_monitor(function: _F) -> _F:
@@ -108,11 +114,7 @@ def _observed(function: Any, described: ObservedFunction) -> Any:
         if spans.active() is None:
             return function(*args, **kwargs)
         with described.open(args, kwargs) as call:
-            result = function(*args, **kwargs)
-            if inspect.isawaitable(result) and call.span is not None:
-                call.goes_on = True
-                return call.awaited(result)
-            return call.result(result)
+            return call.returned(function(*args, **kwargs))
 
     return observed
 

@@ -42,6 +42,7 @@ WRAPPED_HEADER = "x-arkdev-wrapped"
 
 _CLIENT_OPTIONS = ("extra_headers", "extra_query", "extra_body", "timeout", "tool_pool")
 _UNSET_TYPES = ("NotGiven", "Omit")
+_KEY_HEADER = "Authorization"
 _RAW_RESPONSE_HEADER = "x-stainless-raw-response"
 
 
@@ -100,6 +101,7 @@ class Call:
     def gateway_kwargs(self, client: Any) -> dict[str, Any]:
         """Return the arguments for the client's own way, over HTTP to the gateway.
 
+        The call carries this rollout's key: the client's may be of another one that shares it.
         Raises `PluginError` when the client points elsewhere: its calls would not be recorded.
         """
         if base_url_of(client) != self.proxy.url.rstrip("/"):
@@ -109,7 +111,9 @@ class Call:
                 where=callers_place(),
                 hint="build the client with base_url=proxy.url and api_key=proxy.jwt_token",
             )
-        headers = {**(self._kwargs.get("extra_headers") or {}), WRAPPED_HEADER: "1"}
+        given = self._kwargs.get("extra_headers") or {}
+        headers = {k: v for k, v in given.items() if str(k).lower() != _KEY_HEADER.lower()}
+        headers |= {_KEY_HEADER: f"Bearer {self.proxy.jwt_token}", WRAPPED_HEADER: "1"}
         return {**self._kwargs, "extra_headers": headers}
 
     def _with_sampling(self, kwargs: dict[str, Any]) -> dict[str, Any]:

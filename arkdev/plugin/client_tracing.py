@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from arkdev.observe import spans
 from arkdev.observe.gen_ai import OUTPUT_MESSAGES, answer_attributes, request_attributes
+from arkdev.observe.read_iterators import is_iterator, recorded_iterator
+from arkdev.observe.values import plain
 from arkdev.plugin.client_settings import base_url_of
 from arkdev.plugin.plain import to_plain
 from arkdev.plugin.responses import answer_of_response
@@ -27,39 +29,69 @@ def wrap_inplace_trace(client: Any, *, chat_name: str | None = None) -> Any:
 
     Before or after wrapping it for a rollout, once or twice: a call is recorded once. `chat_name`
     takes the place of ``chat <model>`` in the spans' names. A client of another kind is left alone.
+    The copies that ``with_options`` and ``copy`` make are recorded as well.
     """
+    is_traced = False
     for path in _APIS:
         resource = client
         for name in path:
             resource = getattr(resource, name, None)
-        create = getattr(resource, "create", None)
-        if callable(create) and not getattr(create, "is_traced", False):
-            resource.create = _traced(create, client, name=chat_name)
+        for method in ("create", "parse"):
+            send = getattr(resource, method, None)
+            if not callable(send) or (method == "parse" and not is_traced):
+                continue
+            is_traced = True
+            if not getattr(send, "is_traced", False):
+                setattr(resource, method, _traced(send, resource, client, name=chat_name))
+    if is_traced:
+        _trace_copies(client, chat_name=chat_name)
     return client
 
 
-def _traced(create: Callable[..., Any], client: Any, *, name: str | None) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(inspect.unwrap(create)) or _is_async(client):
+def _trace_copies(client: Any, *, chat_name: str | None) -> None:
+    for name in ("with_options", "copy"):
+        copy = getattr(client, name, None)
+        if callable(copy) and not getattr(copy, "is_traced", False):
+            setattr(client, name, _traced_copy(copy, chat_name=chat_name))
 
-        @functools.wraps(create)
+
+def _traced_copy(copy: Callable[..., Any], *, chat_name: str | None) -> Callable[..., Any]:
+    @functools.wraps(copy)
+    def traced_copy(*args: Any, **kwargs: Any) -> Any:
+        return wrap_inplace_trace(copy(*args, **kwargs), chat_name=chat_name)
+
+    return _marked(traced_copy, copy)
+
+
+def _traced(
+    send: Callable[..., Any], resource: Any, client: Any, *, name: str | None
+) -> Callable[..., Any]:
+    def opened(kwargs: dict[str, Any]) -> spans.Span | None:
+        # asked at each call: a client may be wrapped for a rollout later
+        is_tracked = hasattr(send, "tracked") or hasattr(resource.create, "tracked")
+        return None if is_tracked else _opened(client, kwargs, name=name)
+
+    if inspect.iscoroutinefunction(inspect.unwrap(send)) or _is_async(client):
+
+        @functools.wraps(send)
         async def traced_async(*args: Any, **kwargs: Any) -> Any:
-            span = _opened(create, client, kwargs, name=name)
+            span = opened(kwargs)
             if span is None:
-                return await create(*args, **kwargs)
+                return await send(*args, **kwargs)
             with _Call(span) as call:
-                return call.result(await create(*args, **kwargs))
+                return call.result(await send(*args, **kwargs))
 
-        return _marked(traced_async, create)
+        return _marked(traced_async, send)
 
-    @functools.wraps(create)
+    @functools.wraps(send)
     def traced(*args: Any, **kwargs: Any) -> Any:
-        span = _opened(create, client, kwargs, name=name)
+        span = opened(kwargs)
         if span is None:
-            return create(*args, **kwargs)
+            return send(*args, **kwargs)
         with _Call(span) as call:
-            return call.result(create(*args, **kwargs))
+            return call.result(send(*args, **kwargs))
 
-    return _marked(traced, create)
+    return _marked(traced, send)
 
 
 def _marked(traced: Any, create: Any) -> Callable[..., Any]:
@@ -73,12 +105,10 @@ def _is_async(client: Any) -> bool:
     return any(base.__name__.startswith("Async") for base in type(client).__mro__)
 
 
-def _opened(
-    create: Any, client: Any, kwargs: dict[str, Any], *, name: str | None
-) -> spans.Span | None:
+def _opened(client: Any, kwargs: dict[str, Any], *, name: str | None) -> spans.Span | None:
     """Open the span of a call; None where nothing is traced or the session records it."""
     recording = spans.active()
-    if recording is None or hasattr(create, "tracked"):
+    if recording is None:
         return None
     url = base_url_of(client)
     if url == recording.own_url:
@@ -106,29 +136,34 @@ def _messages(kwargs: dict[str, Any]) -> Any:
 
 
 class _Call:
-    """A call under way: its span ends with the block, or with the stream that it returned."""
+    """A call under way: its span ends with the block, or with the stream that it returned.
+
+    What runs inside the block, and what reads the stream, is in the span.
+    """
 
     def __init__(self, span: spans.Span) -> None:
+        self.span: spans.Span | None = span
         self._span = span
         self._is_stream = False
+        self._inside = spans.current_is(span)
 
     def __enter__(self) -> _Call:
+        self._inside.__enter__()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None:
-            self._span.fail(error)
-        if not self._is_stream or error is not None:
-            self.end()
+        self._inside.__exit__(None, None, None)
+        if error is not None or not self._is_stream:
+            self.finish(error)
 
     def result(self, answer: Any) -> Any:
         """Keep the answer; return what the caller gets."""
-        if hasattr(answer, "model_dump"):
+        if hasattr(type(answer), "model_dump"):
             with suppress(Exception):  # the call must not fail for its trace
-                self._keep(to_plain(answer))
-        elif hasattr(answer, "__iter__") or hasattr(answer, "__aiter__"):
+                self._keep(plain(answer))
+        elif is_iterator(answer):
             self._is_stream = True
-            return _Stream(answer, self)
+            return recorded_iterator(answer, self)
         return answer
 
     def _keep(self, answer: dict[str, Any]) -> None:
@@ -136,78 +171,30 @@ class _Call:
             answer = answer_of_response(answer)
         self._span.attributes |= answer_attributes(answer)
 
-    def fail(self, error: BaseException) -> None:
-        """Say that the stream broke."""
-        self._span.fail(error)
-
-    def end(self) -> None:
-        """End the span."""
-        recording = spans.active()
-        if recording is not None:
-            recording.end(self._span)
-
-    def chunk(self, chunk: Any) -> Any:
-        """Keep what a chunk of a stream says of the whole; return it."""
+    def add(self, item: Any) -> None:
+        """Keep what a chunk of a stream says of the whole."""
         with suppress(Exception):  # as above
-            plain = to_plain(chunk)
-            whole = plain.get("response")
+            chunk = plain(item)
+            whole = chunk.get("response")
             if isinstance(whole, dict):
                 if whole.get("output"):
                     self._keep(whole)
-            elif plain.get("id"):
-                attributes = answer_attributes(_without_text(plain))
+            elif chunk.get("id"):
+                attributes = answer_attributes(_without_text(chunk))
                 del attributes[OUTPUT_MESSAGES]  # a chunk is not the message
                 self._span.attributes |= attributes
-        return chunk
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the span, once."""
+        if not self._span.is_open:
+            return
+        if error is not None:
+            self._span.fail(error)
+        recording = spans.active()
+        if recording is not None:
+            recording.end(self._span)
 
 
 def _without_text(chunk: dict[str, Any]) -> dict[str, Any]:
     choices = [{"finish_reason": c.get("finish_reason")} for c in chunk.get("choices") or ()]
     return {**chunk, "choices": choices}
-
-
-class _Stream:
-    """Stands for a stream, sync or async, whose call ends when it is read or closed."""
-
-    def __init__(self, stream: Any, call: _Call) -> None:
-        self._stream = stream
-        self._call = call
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __enter__(self) -> _Stream:
-        self._stream.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._call.end()
-        self._stream.__exit__(*error)
-
-    async def __aenter__(self) -> _Stream:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        self._call.end()
-        await self._stream.__aexit__(*error)
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            for chunk in self._stream:
-                yield self._call.chunk(chunk)
-        except Exception as error:
-            self._call.fail(error)
-            raise
-        finally:
-            self._call.end()
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        try:
-            async for chunk in self._stream:
-                yield self._call.chunk(chunk)
-        except Exception as error:
-            self._call.fail(error)
-            raise
-        finally:
-            self._call.end()

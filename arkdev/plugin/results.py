@@ -233,6 +233,8 @@ def _validate(record: type[Record], fields: dict[str, Any], *, plugin: Plugin) -
     except ValidationError as error:
         problem = error.errors()[0]
         name = ".".join(str(part) for part in problem["loc"])
+        if plugin.kind is PluginKind.SINGLE_GRADER:  # what it returns is read as the group form
+            record = SingleGraderResult
         raise PluginResultError(
             f"{plugin.name} returned {name}={problem['input']!r}: {problem['msg']}",
             where=plugin.place,

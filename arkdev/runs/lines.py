@@ -7,7 +7,6 @@ record walked in Python and cleaned.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -18,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from arkdev.runs.masking import masked_text
+from arkdev.runs.masking import forms_of, masked_text
 from arkdev.runs.records import (
     Attempt,
     FailedGrading,
@@ -104,7 +103,7 @@ def encoded(
     except (TypeError, ValueError, RecursionError):
         pass
     else:
-        if not any(secret in text or _in_json(secret) in text for secret in secrets):
+        if not any(form in text for form in forms_of(secrets)):
             return line + b"\n", None
     document = cleaned(record, secrets=secrets)
     warnings = document.get("warnings")
@@ -114,14 +113,7 @@ def encoded(
 
 def masked_json(text: bytes, *, secrets: tuple[str, ...]) -> bytes:
     """Mask `secrets` in JSON that was written before."""
-    if not secrets:
-        return text
-    return masked_text(text.decode(), secrets=(*secrets, *map(_in_json, secrets))).encode()
-
-
-@functools.lru_cache(maxsize=64)
-def _in_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+    return masked_text(text.decode(), secrets=secrets).encode() if secrets else text
 
 
 def cleaned(record: object, *, secrets: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
 MIN_SECRET_LENGTH = 6
@@ -43,19 +47,60 @@ def masked_settings(value: Any) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [masked_settings(item) for item in value]
-    return _URL_PASSWORD.sub(MASK, value) if isinstance(value, str) else value
+    return masked_urls(value) if isinstance(value, str) else value
 
 
 def usable_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Return the literals that are long enough to be masked in text, the longest first."""
-    return tuple(sorted({s for s in secrets if len(s) >= MIN_SECRET_LENGTH}, key=len, reverse=True))
+    """Return the literals that are long enough to be masked in text, the longest first.
+
+    Of a secret of several lines (a PEM key) each line is one too: what is printed is masked line by
+    line, and ``repr`` writes other line ends. A line that is a plain word would hit ordinary words.
+    """
+    whole = set(secrets)
+    lines = {line.strip() for secret in whole for line in secret.splitlines()} - whole
+    found = whole | {line for line in lines if not (line.isalpha() and line[1:].islower())}
+    return tuple(sorted((s for s in found if len(s) >= MIN_SECRET_LENGTH), key=len, reverse=True))
+
+
+@functools.lru_cache(maxsize=256)
+def forms_of(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `secrets` and what they look like in URLs, JSON and base64, the longest first."""
+    return usable_secrets(form for secret in secrets for form in _forms(secret))
+
+
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    for quoted in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
+        yield quoted
+        yield re.sub("%..", lambda code: code[0].lower(), quoted)
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    data = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):  # base64 of a text that the secret is a part of
+        begin = (before * 8 + 5) // 6  # characters that hold bits of what is before it
+        end = (before + len(data)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(bytes(before) + data)[begin:end].decode()
 
 
 def masked_text(text: str, *, secrets: tuple[str, ...]) -> str:
-    """Replace each of `secrets` in `text` by `MASK`."""
-    for secret in secrets:
-        text = text.replace(secret, MASK)
+    """Replace each of `secrets` in `text` by `MASK`, also where it is encoded (see `forms_of`)."""
+    for form in forms_of(secrets):
+        if form in text:
+            text = text.replace(form, MASK)
     return text
+
+
+def masked_bytes(data: bytes, *, secrets: tuple[str, ...]) -> bytes:
+    """Replace each of `secrets` in bytes that are no text by `MASK`."""
+    for form in forms_of(secrets):
+        data = data.replace(form.encode("utf-8", "surrogatepass"), MASK.encode())
+    return data
+
+
+def masked_urls(text: str) -> str:
+    """Mask users and passwords in the URLs of a text."""
+    return _URL_PASSWORD.sub(MASK, text) if "@" in text else text
 
 
 def masked_value(value: _T, *, secrets: tuple[str, ...]) -> _T:
@@ -78,3 +123,8 @@ def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
         changes = {field.name: _masked(getattr(value, field.name), secrets) for field in fields}
         return dataclasses.replace(value, **changes)
     return value
+
+
+def masked_output(text: str, *, secrets: tuple[str, ...]) -> str:
+    """Mask, in what a plugin logs or prints, `secrets` and the passwords inside URLs."""
+    return masked_urls(masked_text(text, secrets=secrets))

@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from arkdev.errors import RunError
+from arkdev.runs.rebuilding import NOT_A_RECORD, built, no_record
 from arkdev.runs.records import (
     SCHEMA_VERSION,
-    Attempt,
-    FailedGrading,
-    FaultRecord,
-    FaultSide,
-    GraderRecord,
     GroupRecord,
-    HandledBy,
     Manifest,
     PluginLogRecord,
     SpanRecord,
     TokenRecord,
     TrajectoryRecord,
-    TurnRecord,
-    Verdict,
 )
 from arkdev.runs.writer import (
     EVENTS,
@@ -163,94 +154,13 @@ class RunReader:
     def _record(self, kind: type[T], number: int, document: dict[str, Any], name: str) -> T:
         try:
             return built(kind, document)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise RunError(
-                f"not a {kind.__name__} of schema version {SCHEMA_VERSION}: {error}",
-                where=f"{self.folder / name}:{number}",
-                hint="the line was changed by something other than arkdev",
-            ) from error
+        except NOT_A_RECORD as error:
+            raise no_record(kind, error, where=f"{self.folder / name}:{number}") from error
 
 
 def _as_json(text: str) -> bytes:
     """Return what a line that holds `text` holds; of an empty text nothing."""
     return json.dumps(text, ensure_ascii=False).encode() if text else b""
-
-
-_NESTED: dict[tuple[type, str], type] = {
-    (TrajectoryRecord, "attempts"): Attempt,
-    (TrajectoryRecord, "turns"): TurnRecord,
-    (GroupRecord, "graders"): GraderRecord,
-    (Attempt, "faults"): FaultRecord,
-    (GraderRecord, "faults"): FaultRecord,
-    (GraderRecord, "failed_attempts"): FailedGrading,
-}
-
-
-_WORDS: dict[str, type[StrEnum]] = {
-    "verdict": Verdict,
-    "side": FaultSide,
-    "handled_by": HandledBy,
-}
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How records of one kind are read."""
-
-    readings: dict[str, Callable[[Any], Any] | None]
-    """Each field, with what turns its JSON value into the record's own."""
-    required: frozenset[str]
-    defaults: dict[str, Any]
-
-
-@functools.cache
-def _form(kind: type) -> _Form:
-    def reading(name: str) -> Callable[[Any], Any] | None:
-        nested = _NESTED.get((kind, name))
-        if nested is not None:
-            return lambda value: tuple([built(nested, item) for item in value])
-        return _of_lists if name == "tok_advantages" else _WORDS.get(name)
-
-    fields = dataclasses.fields(kind)
-    missing = dataclasses.MISSING
-    return _Form(
-        readings={field.name: reading(field.name) for field in fields},
-        required=frozenset(
-            f.name for f in fields if f.default is missing and f.default_factory is missing
-        ),
-        defaults={field.name: field.default for field in fields if field.default is not missing},
-    )
-
-
-def _of_lists(value: list[Any] | None) -> tuple[Any, ...] | None:
-    """A list of lists, each possibly null."""
-    if value is None:
-        return None
-    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
-
-
-def built(kind: type[T], document: dict[str, Any]) -> T:
-    """Rebuild a record: lists become tuples, words verdicts; fields unknown here are left out.
-
-    Raises `TypeError` for a missing field, and what a value of another kind brings.
-    """
-    form = _form(kind)  # type: ignore[arg-type]  # mypy sees no hash
-    readings = form.readings
-    values = form.defaults.copy()
-    for name, value in document.items():
-        if name not in readings:
-            continue
-        read = readings[name]
-        if read is not None:
-            value = read(value)
-        elif type(value) is list:
-            value = tuple(value)
-        values[name] = value
-    if not form.required <= values.keys() or len(values) < len(readings):
-        return kind(**values)  # which fills in what is made anew for each, or says what is missing
-    record = object.__new__(kind)
-    record.__dict__.update(values)  # as __init__ does it field by field, in half the time
-    return record
 
 
 def _manifest(folder: Path) -> Manifest:
@@ -272,6 +182,9 @@ def _manifest(folder: Path) -> Manifest:
             where=str(path),
             hint="read it with the version of arkdev that wrote it (under `versions` in the file)",
         )
+    for name in ("settings", "hashes", "versions"):
+        if not isinstance(document.get(name, {}), dict):
+            raise RunError(f"cannot be read: {name} is not an object", where=str(path))
     try:
         return built(Manifest, document)
     except TypeError as error:

@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 from pydantic_core import from_json
 
 from arkdev.errors import RunError
-from arkdev.runs.reader import RunReader, built
+from arkdev.runs.reader import RunReader
+from arkdev.runs.rebuilding import built, no_record
 from arkdev.runs.records import GroupRecord, SampleRecord, TokenRecord, TrajectoryRecord
 from arkdev.runs.writer import GROUPS, SAMPLES, TOKENS, TRAJECTORIES
 
@@ -67,7 +68,7 @@ class RecordedGroups:
             )
 
     def __iter__(self) -> Iterator[RecordedGroup]:
-        """Read the groups."""
+        """Read the groups. Raises `RunError` for a line that something else has changed."""
         folder = self._reader.folder
         with ExitStack() as files:
             samples = files.enter_context(_Lines(folder / SAMPLES, key="sample_index"))
@@ -86,6 +87,9 @@ class RecordedGroups:
                 except (LookupError, ValueError):  # never written, or cut short
                     self.num_left_out += 1
                     continue
+                except (TypeError, AttributeError) as error:
+                    where = f"{folder}: group of sample {record.sample_index}"
+                    raise no_record(TrajectoryRecord, error, where=where) from error
                 yield RecordedGroup(record, sample, sample_line, members)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
 from arkdev.runs.lines import LineFile, ManyLineFile, cleaned, encoded, masked_json
-from arkdev.runs.masking import masked_settings, masked_text, usable_secrets
+from arkdev.runs.masking import masked_output, masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
     SCHEMA_VERSION,
     GroupRecord,
@@ -124,6 +124,10 @@ class RunWriter:
     def masked(self, text: str) -> str:
         """Return `text` with the run's secrets masked, as every file of the run has it."""
         return masked_text(text, secrets=self._secrets)
+
+    def masked_output(self, text: str) -> str:
+        """Return what a plugin logged or printed with secrets and passwords in URLs masked."""
+        return masked_output(text, secrets=self._secrets)
 
     def sample(self, record: SampleRecord) -> None:
         """Append to ``samples.jsonl``."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
+import contextlib
+import functools
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -12,6 +16,42 @@ from typing import Any
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+_OBSERVING = _PACKAGE + "observe" + os.sep + "following_threads.py"
+_STARTING = (
+    _OBSERVING,
+    _PACKAGE + "tape" + os.sep + "threads.py",
+    threading.__file__,
+    *(futures.__file__ for futures in (concurrent.futures._base, concurrent.futures.thread)),
+    *(module.__file__ for module in (asyncio.base_events, asyncio.threads)),
+)
+_CALLING = (_OBSERVING, threading.__file__, concurrent.futures.thread.__file__)
+
+_thread = threading.local()
+"""`is_workspaces`: the workspace's code gave this thread what it calls."""
+
+
+@contextlib.contextmanager
+def calling_for_workspace(is_workspaces: bool) -> Iterator[None]:
+    """Say whether the workspace's code gave this thread what it calls inside the block."""
+    before = getattr(_thread, "is_workspaces", False)
+    _thread.is_workspaces = is_workspaces
+    try:
+        yield
+    finally:
+        _thread.is_workspaces = before
+
+
+def _starts_threads(filename: str) -> bool:
+    return filename in _STARTING
+
+
+@functools.cache
+def _calls_what_it_was_given(filename: str) -> bool:
+    is_generated = filename.startswith("<")  # a dataclass's methods, what `eval` was given
+    is_pydantic = any(f"/{folder}/pydantic/" in filename for folder in _LIBRARIES)
+    return is_generated or is_pydantic or filename in _CALLING
 
 
 class Workspace:
@@ -33,9 +73,23 @@ class Workspace:
         return known
 
     def is_calling(self, *, past: tuple[str, ...] = ()) -> bool:
-        """Tell whether the caller's caller is the workspace's; files in `past` are stepped over."""
+        """Tell whether the caller's caller is the workspace's; files in `past` are stepped over.
+
+        So is what calls a function that it was given: a generated ``__init__``, pydantic, the
+        thread of a pool.
+        """
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame.f_code.co_filename in past:
+        while frame is not None:
+            filename = frame.f_code.co_filename
+            if filename not in past and not _calls_what_it_was_given(filename):
+                return self.has(filename)
+            frame = frame.f_back
+        return getattr(_thread, "is_workspaces", False)
+
+    def is_starting(self) -> bool:
+        """Tell whether the workspace's code starts the thread, or submits the call to a pool."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and _starts_threads(frame.f_code.co_filename):
             frame = frame.f_back
         return frame is not None and self.has(frame.f_code.co_filename)
 

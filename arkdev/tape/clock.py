@@ -34,9 +34,16 @@ _NUMBERS = (
     "monotonic_ns",
     "perf_counter",
     "perf_counter_ns",
+    "process_time",
+    "process_time_ns",
+    "thread_time",
+    "thread_time_ns",
 )
-_OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "strftime": 1}
+_NUMBERS_OF_A_CLOCK = ("clock_gettime", "clock_gettime_ns")
+_OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
 """Functions that read the clock when their argument of this position is missing."""
+_OF_PARTS = ("asctime", "strftime")
+"""Those of which the argument is a ``struct_time``."""
 
 
 def clock_read_through(clock: Clock, workspace: Workspace) -> ExitStack:
@@ -44,6 +51,9 @@ def clock_read_through(clock: Clock, workspace: Workspace) -> ExitStack:
     undo = ExitStack()
     for name in _NUMBERS:
         _replace(undo, time, name, _number(clock, workspace, name))
+    for name in _NUMBERS_OF_A_CLOCK:
+        if hasattr(time, name):  # not on Windows
+            _replace(undo, time, name, _number_of_a_clock(clock, workspace, name))
     for name, position in _OF_NOW.items():
         _replace(undo, time, name, _of_now(clock, workspace, name, position=position))
     _replace(undo, uuid, "uuid1", _uuid1(clock, workspace))
@@ -83,15 +93,26 @@ def _number(clock: Clock, workspace: Workspace, name: str) -> Callable[[], Any]:
     return read
 
 
+def _number_of_a_clock(clock: Clock, workspace: Workspace, name: str) -> Callable[[int], Any]:
+    real = getattr(time, name)
+
+    def read(which: int, /) -> Any:
+        if not workspace.is_calling():
+            return real(which)
+        return clock.reading(f"time.{name}({which})", lambda: real(which))
+
+    return read
+
+
 def _of_now(clock: Clock, workspace: Workspace, name: str, *, position: int) -> Callable[..., Any]:
     real, real_time, local = getattr(time, name), time.time, time.localtime
 
     def read(*args: Any) -> Any:
-        is_given = len(args) > position and (args[position] is not None or name == "strftime")
+        is_given = len(args) > position and (args[position] is not None or name in _OF_PARTS)
         if is_given or not workspace.is_calling():
             return real(*args)
         seconds = clock.reading("time.time", _seconds)
-        return real(*args[:position], local(seconds) if name == "strftime" else seconds)
+        return real(*args[:position], local(seconds) if name in _OF_PARTS else seconds)
 
     def _seconds() -> float:
         return float(real_time())

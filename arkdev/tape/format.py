@@ -7,7 +7,9 @@ what belongs to no attempt, such as a clock read while a plugin is imported.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import Any
 
 from arkdev.errors import OutputError, TapeError, UsageError
 from arkdev.runs.lines import LineFile
+from arkdev.tape.shape import problem_of, problem_of_header
 
 SCHEMA_VERSION = 1
 
 HEADER = "header"
 SAMPLE = "sample"
 ATTEMPT = "attempt"
+TIMEOUT = "timeout"
 GROUP = "group"
 CLOCK = "clock"
 MODEL = "model"
@@ -28,6 +32,9 @@ HTTP = "http"
 MCP = "mcp"
 EXCHANGES = (MODEL, HTTP, MCP)
 """Kinds of lines that hold a request and what came of it."""
+
+CANCELLED = "cancelled"
+"""Outcome of a request that the plugin gave up, or whose time was over."""
 
 Line = dict[str, Any]
 StreamKey = tuple[str, int]
@@ -57,6 +64,8 @@ class TapeHeader:
     """ARK_BASE_URL as the plugins saw it."""
     is_judge_scripted: bool = False
     """Calls to Ark's public hosts went to `judge_url`."""
+    hash_seed: str | None = None
+    """PYTHONHASHSEED, on which the order of a set of texts hangs; None: it was not known."""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -84,6 +93,24 @@ class TapeWriter:
         self.path = path
         self._file = LineFile(path)
         self._problem: OSError | None = None
+        self._claimed: int | None = None
+
+    def claim(self) -> None:
+        """Make the file this writer's own; raises `UsageError` when another one is writing it."""
+        try:
+            self._claimed = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            self._problem = error
+            self.check()
+            return
+        try:
+            fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _taken(self.path) from error
+        except OSError:  # some network file systems have no locks
+            pass
+        if os.fstat(self._claimed).st_size > 0:
+            raise _taken(self.path)
 
     def write(self, line: Line) -> None:
         """Append one line."""
@@ -104,6 +131,9 @@ class TapeWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        if self._claimed is not None:
+            os.close(self._claimed)
+            self._claimed = None
 
 
 def header_line(header: TapeHeader) -> Line:
@@ -128,10 +158,7 @@ def check_free(path: Path) -> None:
     except OSError as error:
         raise UsageError(f"--record {path}: {error.strerror}") from error
     if is_taken:
-        raise UsageError(
-            f"--record {path}: this is there already, and a tape holds one run",
-            hint="name a new file, or delete this one first",
-        )
+        raise _taken(path)
     if not has_folder:
         raise UsageError(
             f"--record {path}: there is no folder {path.absolute().parent}",
@@ -139,14 +166,26 @@ def check_free(path: Path) -> None:
         )
 
 
+def _taken(path: Path) -> UsageError:
+    return UsageError(
+        f"--record {path}: this is there already, and a tape holds one run",
+        hint="name a new file, or delete this one first",
+    )
+
+
 def read_tape(path: Path) -> Tape:
     """Read a tape whole. Raises `TapeError` when it is none, or of another schema version."""
     lines = _lines(path)
-    header = _header(next(lines, None), path)
+    header = _header(next(lines, (1, None))[1], path)
     samples: dict[int, Line] = {}
     finished: set[int] = set()
     streams: dict[StreamKey, list[Line]] = {}
-    for line in lines:
+    for number, line in lines:
+        problem = problem_of(line)
+        if line["kind"] == HEADER:
+            problem = "there is a second header: two recordings wrote into this file"
+        if problem is not None:
+            raise _no_line(problem, path, number)
         if line["kind"] == SAMPLE:
             samples[line["index"]] = line
         elif line["kind"] == GROUP:
@@ -163,7 +202,8 @@ def read_tape(path: Path) -> Tape:
     )
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _lines(path: Path) -> Iterator[tuple[int, Line]]:
+    """Yield lines with their numbers."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -181,13 +221,17 @@ def _lines(path: Path) -> Iterator[Line]:
         except ValueError:
             line = None
         if isinstance(line, dict) and "kind" in line:
-            yield line
+            yield number, line
         elif number == 1 or not _is_torn(text):
-            raise TapeError(
-                "this is no line of a tape",
-                where=f"{path}:{number}",
-                hint="record it anew with `arkdev test plugin --record FILE`",
-            )
+            raise _no_line("", path, number)
+
+
+def _no_line(problem: str, path: Path, number: int) -> TapeError:
+    return TapeError(
+        "this is no line of a tape" + (f": {problem}" if problem else ""),
+        where=f"{path}:{number}",
+        hint="record it anew with `arkdev test plugin --record FILE`",
+    )
 
 
 def _is_torn(text: bytes) -> bool:
@@ -210,7 +254,10 @@ def _header(line: Line | None, path: Path) -> TapeHeader:
             where=str(path),
             hint="replay it with the arkdev that recorded it, or record it anew",
         )
+    problem = problem_of_header(line)
+    if problem is not None:
+        raise _no_line(problem, path, 1)
     try:
         return TapeHeader(**{name: value for name, value in line.items() if name != "kind"})
     except TypeError as error:
-        raise TapeError(f"the tape's header is incomplete: {error}", where=str(path)) from error
+        raise _no_line(f"a header of other fields: {error}", path, 1) from error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import io
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 
 from arkdev.errors import TapeMismatchError
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
-from arkdev.tape.format import HTTP, Line
-from arkdev.tape.model_calls import CANCELLED
+from arkdev.tape.format import CANCELLED, HTTP, Line
 from arkdev.tape.recording import Recording, current_stream
 from arkdev.tape.redaction import Redaction
 from arkdev.tape.replay import Replay
@@ -21,6 +23,8 @@ carries_mcp: ContextVar[bool] = ContextVar("carries_mcp", default=False)
 
 _OF_THE_WIRE = ("content-encoding", "content-length", "transfer-encoding")
 """Headers of a body that is decoded by now."""
+_GZIP = b"\x1f\x8b"
+_MAX_UNPACKED = 32 * 2**20
 
 
 class RecordedTraffic:
@@ -44,15 +48,15 @@ class RecordedTraffic:
         if carries_mcp.get():
             return
         if isinstance(outcome, HttpResponse) and outcome.body is None:
-            attempt = current_attempt.get()
+            attempt = attempt_here()
             if attempt is not None:
                 attempt.note("tape_without_stream", request.host)
-        stream, redaction = current_stream(), self._recording.redaction
+        stream = current_stream()
         self._recording.exchange(
             HTTP,
             stream,
             number=self._recording.number(HTTP, stream),
-            exchange=lambda: {
+            exchange=lambda redaction: {
                 "request": request_document(request, redaction),
                 **_outcome_document(outcome, redaction),
                 "duration_s": round(duration_s, 6),
@@ -128,25 +132,50 @@ def _outcome_document(outcome: Outcome, redaction: Redaction) -> Line:
     return {
         "response": {
             "status": outcome.status,
-            "headers": redaction.headers(headers),
-            "body": _body_document(outcome.body, headers, redaction),
+            "headers": redaction.headers(headers, is_answer=True),
+            "body": _body_document(outcome.body, headers, redaction, is_answer=True),
         }
     }
 
 
 def _body_document(
-    body: bytes | None, headers: Mapping[str, str], redaction: Redaction
+    body: bytes | None,
+    headers: Mapping[str, str],
+    redaction: Redaction,
+    *,
+    is_answer: bool = False,
 ) -> Line | None:
-    """Return a body as ``{"text": ...}`` or, when it is no text, ``{"base64": ...}``."""
+    """Return a body as ``{"text": ...}`` or, when it is no text, ``{"base64": ...}``.
+
+    A request that is packed is kept unpacked: packing it again would give other bytes, of another
+    time. In an answer, which the plugin unpacks, only what holds a secret is packed again.
+    """
     if body is None:
         return None
     content_type = headers.get("content-type", "")
     body = _with_fixed_boundary(body, content_type)
+    unpacked = _unpacked(body)
+    if unpacked is not None and not is_answer:
+        body = unpacked
+    elif unpacked is not None and redaction.data(unpacked) != unpacked:
+        body = gzip.compress(redaction.data(unpacked), mtime=0)
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(body).decode()}
-    return {"text": redaction.body(text, content_type=content_type)}
+        return {"base64": base64.b64encode(redaction.data(body)).decode()}
+    return {"text": redaction.body(text, content_type=content_type, is_answer=is_answer)}
+
+
+def _unpacked(body: bytes) -> bytes | None:
+    """Return what a gzip body holds; None when it is none, or a huge one."""
+    if not body.startswith(_GZIP):
+        return None
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            unpacked = file.read(_MAX_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error):
+        return None
+    return unpacked if len(unpacked) <= _MAX_UNPACKED else None
 
 
 def _with_fixed_boundary(body: bytes, content_type: str) -> bytes:

@@ -19,9 +19,8 @@ import anyio
 from mcp.shared.exceptions import McpError
 from mcp.types import ErrorData
 
-from arkdev.tape.format import MCP, Line
+from arkdev.tape.format import CANCELLED, MCP, Line
 from arkdev.tape.http_calls import carries_mcp
-from arkdev.tape.model_calls import CANCELLED
 from arkdev.tape.recording import Recording, current_stream
 from arkdev.tape.replay import Replay
 
@@ -85,14 +84,13 @@ def _recorded(module: ModuleType, recording: Recording) -> Callable[..., Any]:
         number = recording.number(MCP, stream)
 
         def keep(outcome: Line) -> None:
-            redaction = recording.redaction
             recording.exchange(
                 MCP,
                 stream,
                 number=number,
-                exchange=lambda: {
+                exchange=lambda redaction: {
                     "request": redaction.named(asked),
-                    **redaction.named(outcome),
+                    **redaction.answered(outcome),
                 },
             )
 

@@ -13,13 +13,10 @@ from typing import Any
 from arkdev import errors
 from arkdev.endpoints.endpoint import Endpoint, EndpointCapabilities, ModelRequest
 from arkdev.errors import ArkdevError, EndpointResponseError, EndpointUnreachableError
-from arkdev.tape.format import MODEL, Line, StreamKey
+from arkdev.tape.format import CANCELLED, MODEL, Line, StreamKey
 from arkdev.tape.recording import Recording
 from arkdev.tape.redaction import Redaction
 from arkdev.tape.replay import Replay
-
-CANCELLED = "cancelled"
-"""The plugin gave the call up, or its time was over."""
 
 
 class RecordedEndpoint:
@@ -53,12 +50,11 @@ class RecordedEndpoint:
         return answer
 
     def _keep(self, number: int, asked: Line, outcome: Callable[[Redaction], Line]) -> None:
-        redaction = self._recording.redaction
         self._recording.exchange(
             MODEL,
             self._stream,
             number=number,
-            exchange=lambda: {"request": redaction.named(asked), **outcome(redaction)},
+            exchange=lambda redaction: {"request": redaction.named(asked), **outcome(redaction)},
         )
 
     async def check_reachable(self) -> None:

@@ -17,6 +17,7 @@ from arkdev.tape.clock import clock_read_through
 from arkdev.tape.randomness import random_drawn_from
 from arkdev.tape.recording import Recording
 from arkdev.tape.replay import Replay
+from arkdev.tape.threads import threads_call_for
 
 _MCP_MODULES = (
     "mcp.client.session",
@@ -29,7 +30,7 @@ _MCP_CALLS = "arkdev.tape.mcp_calls"
 
 
 def recorded_through(recording: Recording, workspace: Workspace) -> ExitStack:
-    """Record clock, random numbers and MCP until the returned stack is closed.
+    """Record clock, random numbers and MCP, in threads too, until the returned stack is closed.
 
     Call it before the plugins are imported: they may bind functions by name.
     """
@@ -45,6 +46,7 @@ def _patched(tape: Recording | Replay, workspace: Workspace, use: str) -> ExitSt
     undo = ExitStack()
     undo.push(clock_read_through(tape, workspace))
     undo.push(random_drawn_from(tape.generators, workspace))
+    undo.enter_context(threads_call_for(workspace))
 
     def patch(module: ModuleType) -> None:
         function: Callable[..., Any] = getattr(import_module(_MCP_CALLS), use)

@@ -66,7 +66,7 @@ class Generators:
 
     @cached_property
     def system(self) -> random.Random:
-        """Behind `secrets`, `os.urandom`, `uuid4` and generators made without a seed."""
+        """Behind `secrets`, `os.urandom` and the like, and generators made without a seed."""
         return random.Random(f"system {self._seed}")
 
     @cached_property
@@ -85,7 +85,9 @@ def random_drawn_from(generators: Callable[[], Generators], workspace: Workspace
     for name in ("random", "getrandbits", "randbytes"):
         _replace(undo, random.SystemRandom, name, _of_system(generators, workspace, name))
     _replace(undo, secrets, "randbits", lambda k: secrets._sysrand.getrandbits(k))  # type: ignore[attr-defined]
-    _replace(undo, os, "urandom", _urandom(generators, workspace))
+    for name in ("urandom", "getrandom"):
+        if hasattr(os, name):  # getrandom is Linux's
+            _replace(undo, os, name, _bytes_of_system(generators, workspace, name))
     watch = ImportWatch(
         ("numpy.random",),
         on_import=lambda module: _patch_numpy(undo, module, generators, workspace),
@@ -136,15 +138,17 @@ def _of_system(
     return draw
 
 
-def _urandom(generators: Callable[[], Generators], workspace: Workspace) -> Callable[[int], bytes]:
-    real = os.urandom
+def _bytes_of_system(
+    generators: Callable[[], Generators], workspace: Workspace, name: str
+) -> Callable[..., bytes]:
+    real = getattr(os, name)
 
-    def urandom(size: int, /) -> bytes:
+    def draw(size: int, *flags: Any, **named: Any) -> bytes:
         if not workspace.is_calling(past=_STEPPED_OVER):
-            return real(size)
+            return bytes(real(size, *flags, **named))
         return generators().system.randbytes(size)
 
-    return urandom
+    return draw
 
 
 def _patch_numpy(

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.tape.format import (
     ATTEMPT,
     CLOCK,
     GROUP,
     SAMPLE,
     SHARED,
+    TIMEOUT,
     Line,
     StreamKey,
     TapeHeader,
@@ -28,10 +29,12 @@ from arkdev.tape.format import (
 from arkdev.tape.randomness import Generators
 from arkdev.tape.redaction import Redaction
 
+_NUM_LATEST_SECRETS = 64
+
 
 def current_stream() -> StreamKey:
     """Return whose attempt the running code belongs to."""
-    attempt = current_attempt.get()
+    attempt = attempt_here()
     return SHARED if attempt is None else (attempt.name, attempt.number - 1)
 
 
@@ -53,10 +56,34 @@ class Recording:
             lambda: itertools.count(1)
         )
         self._generators: dict[StreamKey, Generators] = {}
-        self._lock = threading.Lock()
+        self._learned: defaultdict[str, set[str]] = defaultdict(set)
+        """By sample, the secrets that services gave."""
+        self._latest: deque[str] = deque(maxlen=_NUM_LATEST_SECRETS)
+        self._lock = threading.RLock()
+
+    def redaction_of(self, stream: StreamKey) -> Redaction:
+        """Return what masks the lines of an attempt.
+
+        A secret that a service gave, say a token, is one from then on: for the sample's attempts,
+        and the latest for all, which may share a login.
+        """
+        sample = _sample_of(stream)
+        with self._lock:
+            # those of other samples stay known: an answer that held one has `***` from then on
+            known = self._learned[sample]
+            known.update(self._latest)
+            known = set(known)
+        return self.redaction.knowing(known, learn=lambda secret: self._learn(sample, secret))
+
+    def _learn(self, sample: str, secret: str) -> None:
+        with self._lock:
+            if secret not in self._learned[sample]:
+                self._learned[sample].add(secret)
+                self._latest.append(secret)
 
     def begin(self, header: TapeHeader, *, secrets: Iterable[str]) -> None:
-        """Write the header, and what came before it."""
+        """Write the header, and what came before it. Raises what `TapeWriter.claim` raises."""
+        self._writer.claim()
         self.redaction = Redaction(secrets)
         with self._lock:
             line = header_line(header)
@@ -75,6 +102,10 @@ class Recording:
         """An attempt of a rollout begins, `at` seconds since 1970."""
         self._write(lambda: line_of(ATTEMPT, stream, at=at))
 
+    def timeout(self, stream: StreamKey) -> None:
+        """An attempt, of a rollout or of a grading, ran out of time."""
+        self._write(lambda: line_of(TIMEOUT, stream))
+
     def group(self, sample_index: int, *, verdict: str) -> None:
         """A sample's group came to its end. Raises `OutputError` when the disk refused a line."""
         self._write(lambda: {"kind": GROUP, "sample_index": sample_index, "verdict": verdict})
@@ -86,10 +117,10 @@ class Recording:
             return next(self._numbers[kind, stream])
 
     def exchange(
-        self, kind: str, stream: StreamKey, *, number: int, exchange: Callable[[], Line]
+        self, kind: str, stream: StreamKey, *, number: int, exchange: Callable[[Redaction], Line]
     ) -> None:
         """Keep a request and what came of it; `exchange` makes them, redacted."""
-        self._write(lambda: line_of(kind, stream, n=number, **exchange()))
+        self._write(lambda: line_of(kind, stream, n=number, **exchange(self.redaction_of(stream))))
 
     def reading(self, name: str, read: Callable[[], Any]) -> Any:
         """See `arkdev.tape.clock.Clock`."""
@@ -109,6 +140,7 @@ class Recording:
         """Drop what is kept in memory for the attempts of a sample that is done."""
         prefix = f"{sample_index}."
         with self._lock:
+            self._learned.pop(str(sample_index), None)
             for stream in [s for s in self._generators if s[0].startswith(prefix)]:
                 del self._generators[stream]
             for key in [key for key in self._numbers if key[1][0].startswith(prefix)]:
@@ -127,3 +159,8 @@ class Recording:
                 self._waiting.append(made)
                 return
         self._writer.write(made())
+
+
+def _sample_of(stream: StreamKey) -> str:
+    """Return the sample of an attempt; "" where there is none."""
+    return stream[0].partition(".")[0]

@@ -13,19 +13,22 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from arkdev.errors import TapeMismatchError
+from arkdev.errors import PluginTimeoutError, TapeMismatchError
 from arkdev.tape.callers import Workspace
 from arkdev.tape.difference import difference, summary_of
 from arkdev.tape.format import (
     ATTEMPT,
+    CANCELLED,
     CLOCK,
     EXCHANGES,
     HTTP,
     MCP,
     MODEL,
     SHARED,
+    TIMEOUT,
     Line,
     StreamKey,
     Tape,
@@ -36,7 +39,18 @@ from arkdev.tape.redaction import Redaction, has_mask, same
 
 _OF_CONNECTIONS = ("initialize", "ping", "tools/list", "resources/list", "prompts/list")
 """MCP requests that are made once for a connection, which a run's rollouts may share."""
+_HINT = "if the change is meant, record the tape anew"
 _WORDS = {MODEL: "model call", HTTP: "HTTP call", MCP: "MCP call"}
+
+
+@dataclass(frozen=True)
+class _Lent:
+    """A request that got another attempt's answer."""
+
+    kind: str
+    stream: StreamKey
+    request: Line
+    place: str
 
 
 class _Exchanges:
@@ -99,8 +113,11 @@ class Replay:
         self.loops: tuple[asyncio.AbstractEventLoop, ...] = ()
         """Where tasks of the plugin may wait."""
         self.on_mismatch: Callable[[], None] = _ignored
+        self.on_out_of_time: dict[StreamKey, Callable[[], object]] = {}
+        """By attempt, what ends it: its next step is the one that it had no time for."""
         self.mismatch: TapeMismatchError | None = None
         """The first request that was not on the tape."""
+        self._lent: list[_Lent] = []
         self.borrowed: list[str] = []
         """Requests that another rollout of the run had made, for all of them."""
 
@@ -113,16 +130,25 @@ class Replay:
         lines = self._tape.streams.get(stream, ())
         return next((float(line["at"]) for line in lines if line["kind"] == ATTEMPT), 0.0)
 
+    def ran_out_of_time(self, stream: StreamKey) -> bool:
+        """Tell whether an attempt took too long when it was recorded."""
+        return any(line["kind"] == TIMEOUT for line in self._tape.streams.get(stream, ()))
+
     def answer(self, kind: str, stream: StreamKey, request: Line) -> Line:
         """Return the recorded exchange of `request`, which is redacted.
 
-        Raises `TapeMismatchError`, from then on always, for one that the attempt did not make.
+        Raises `TapeMismatchError`, from then on always, for one that the attempt did not make, and
+        `PluginTimeoutError` where its time was over.
         """
         with self._lock:
             if self.mismatch is not None:
                 raise self.mismatch
             self._numbers[kind, stream] += 1
             found = self._found(kind, stream, _compared(request))
+            is_last = found is None or found.get("outcome") == CANCELLED
+            if is_last and self.ran_out_of_time(stream):
+                self.on_out_of_time.get(stream, _ignored)()
+                raise PluginTimeoutError("here the recorded attempt ran out of time")
             if found is not None:
                 return found
             error = self._missing(kind, stream, _compared(request))
@@ -141,11 +167,41 @@ class Replay:
             if found is not None:
                 if other != SHARED and request.get("method") not in _OF_CONNECTIONS:
                     self.borrowed.append(f"{summary_of(kind, request)} of {other[0]}")
+                    place = self._workspace.place(self.loops)
+                    self._lent.append(_Lent(kind, stream, request, place))
                 return found
         return None
 
+    def check_borrowed(self) -> None:
+        """Call `mismatched` when an attempt that is done borrowed the answer to a changed request.
+
+        Such a request took the place of one to the same target, which was not made any more.
+        """
+        for lent in self._lent:
+            target = _target(lent.kind, lent.request)
+            instead = next(
+                (
+                    line["request"]
+                    for line in self._of(lent.kind, lent.stream).left
+                    if _target(lent.kind, line["request"]) == target
+                ),
+                None,
+            )
+            if instead is not None:
+                text = difference(lent.kind, recorded=_compared(instead), now=lent.request)
+                self.mismatched(
+                    TapeMismatchError(
+                        f"a {_WORDS[lent.kind]} of {lent.stream[0]} differs from the recorded one\n"
+                        f"{summary_of(lent.kind, lent.request)}\n{text}",
+                        where=lent.place,
+                        hint=_HINT,
+                    )
+                )
+                return
+
     def mismatched(self, error: TapeMismatchError) -> TapeMismatchError:
         """Keep another reason why the rollout cannot go on; returns the first one."""
+        error.where = error.where or self._workspace.place(self.loops)
         with self._lock:
             self.mismatch = self.mismatch or error
         self.on_mismatch()
@@ -170,7 +226,7 @@ class Replay:
         return TapeMismatchError(
             text,
             where=self._workspace.place(self.loops),
-            hint="if the change is meant, record the tape anew",
+            hint=_HINT,
         )
 
     def _nearest(self, kind: str, stream: StreamKey, request: Line) -> Line | None:
@@ -190,7 +246,9 @@ class Replay:
 
     def left_over(self, is_meant: Callable[[str], bool]) -> list[str]:
         """Name the recorded requests that were never made, of attempts whose name `is_meant`."""
-        streams = [key for key in self._tape.streams if is_meant(key[0])]
+        streams = [
+            key for key in self._tape.streams if is_meant(key[0]) and not self.ran_out_of_time(key)
+        ]
         return [
             summary_of(kind, line["request"])
             for stream in sorted(streams)
@@ -258,6 +316,6 @@ class _Readings:
 
 
 def _later(name: str, value: Any, seconds: float) -> Any:
-    if name.endswith("_ns"):
+    if "_ns" in name:
         return value + int(seconds * 1e9)
     return value + seconds if name.startswith("time.") else value

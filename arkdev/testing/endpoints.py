@@ -11,6 +11,7 @@ from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
 from arkdev.endpoints.scripted.script import load_script
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.testing.background import Background
+from arkdev.testing.tracebacks import with_short_tracebacks
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class EndpointFactory:
         self._stack = stack
         self._background: Background | None = None
 
+    @with_short_tracebacks
     def __call__(
         self, *, skill: float = DEFAULT_SKILL, script: Path | str | None = None
     ) -> ServedEndpoint:

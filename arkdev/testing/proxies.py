@@ -16,6 +16,7 @@ from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
 from arkdev.sessions.session import Session, SessionServices
 from arkdev.testing.background import Background
+from arkdev.testing.tracebacks import with_short_tracebacks
 from arkdev.types import ChatCompletionSample
 
 _AT_ONCE = RetryPolicy(first_wait_s=0.001)
@@ -39,6 +40,7 @@ class ProxyFactory:
         self._running: _Running | None = None
         self._num_made = 0
 
+    @with_short_tracebacks
     def __call__(
         self,
         sample: ChatCompletionSample | Mapping[str, Any],

@@ -30,6 +30,8 @@ from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord
 from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.session import Session
+from arkdev.testing.options import request_of
+from arkdev.testing.tracebacks import with_short_tracebacks
 
 _MAX_ERRORS = 5
 _NO_THRESHOLDS = PluginTestRequest(start=Path())
@@ -66,14 +68,17 @@ class RunOutcome:
 
         The error is clustered by sample. `z=0` compares the mean itself. Raises `AssertionError`.
         """
+        __tracebackhide__ = True
         _check(reward_mean_at_least(at_least, summary=self.summary, z=z), self.folder)
 
     def assert_success_rate(self, *, at_least: float, z: float = Z) -> None:
         """Assert the same of the share of graded rollouts that reached the success threshold."""
+        __tracebackhide__ = True
         _check(success_rate_at_least(at_least, summary=self.summary, z=z), self.folder)
 
     def assert_nothing_failed(self) -> None:
         """Assert that no rollout failed and no grader left anything ungraded."""
+        __tracebackhide__ = True
         if exit_code_of(self.summary, request=_NO_THRESHOLDS) is ExitCode.OK:
             return
         errors = [
@@ -91,20 +96,21 @@ class RunFactory:
         self._root = root
         self._out = out
 
+    @with_short_tracebacks
     def __call__(self, **options: Any) -> RunOutcome:
         """Run one test to its end, with the options of `PluginTestRequest`.
 
         Among them are `rollout`, `graders`, `data`, `job`, `limit`, `sample`, `num_generations`,
         `concurrency`, `endpoint`, `model`, `skill`, `script`, `sampling`, `seed` and `replay` (a
-        tape); what is left out is as for the command. Raises what `plan_test` and `run_test` raise.
+        tape); what is left out is as for the command. Raises `UsageError` for other names and
+        values, and what `plan_test` and `run_test` raise.
         """
         if _is_in_a_loop():
             raise UsageError(
                 "arkdev_run was called on a running event loop",
                 hint="write the test with `def`, not `async def`: the run has a loop of its own",
             )
-        options.setdefault("out", self._out())
-        request = PluginTestRequest(start=self._root, **options)
+        request = request_of(self._root, {"out": self._out(), **options})
         plan = plan_test(request) if request.replay is None else plan_replay(request)
         quiet = _Quiet()
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -130,8 +136,11 @@ class _Quiet:
 
     def on_stall(self, stall: StallRecord) -> None: ...
 
+    def on_warning(self, text: str) -> None: ...
+
 
 def _check(threshold: ThresholdResult, folder: Path) -> None:
+    __tracebackhide__ = True
     if not threshold.is_met:
         raise AssertionError(f"{threshold}\n{folder}")
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from arkdev.errors import UsageError
 from arkdev.flows.replaying import mismatches
+from arkdev.testing.options import request_of
 from arkdev.testing.runs import RunFactory, RunOutcome
+from arkdev.testing.tracebacks import with_short_tracebacks
 
 _FLAG_OF = {"graders": "--grader", "num_generations": "--n-sample"}
 """Options whose flag has another name than they have."""
@@ -25,6 +27,7 @@ class TapeFactory:
         self._folder = folder
         self._run = run
 
+    @with_short_tracebacks
     def __call__(self, path: str | Path, **options: Any) -> RunOutcome:
         """Replay the tape at `path`, which is relative to the test's file, and return the outcome.
 
@@ -33,6 +36,8 @@ class TapeFactory:
         `UsageError`. Raises `AssertionError`, with a diff of each request, when the code asks for
         something else than it did when the tape was recorded.
         """
+        __tracebackhide__ = True
+        request_of(self._root, options)
         tape = self._folder / path
         if not tape.exists():
             _record(tape, options, root=self._root)
@@ -44,6 +49,7 @@ class TapeFactory:
 
 
 def _record(tape: Path, options: Mapping[str, Any], *, root: Path) -> None:
+    __tracebackhide__ = True
     flags = list(_flags(options))
     if os.environ.get("CI"):
         raise UsageError(

@@ -10,6 +10,7 @@ from arkdev.errors import WorkspaceError
 from arkdev.job.workspace import find_workspace
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.loading import load_plugin
+from arkdev.testing.tracebacks import with_short_tracebacks
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class PluginWorkspace:
         ark_sdk.install()
         return cls(workspace.root)
 
+    @with_short_tracebacks
     def load(self, reference: str) -> Any:
         """Return the decorated function that ``module:function`` names.
 

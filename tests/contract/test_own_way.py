@@ -4,6 +4,7 @@ A stream, a raw response, and a client with an http_client, retries or timeouts 
 """
 
 import asyncio
+import copy
 import importlib
 import inspect
 import threading
@@ -28,6 +29,7 @@ from arkdev.errors import (
 from arkdev.plugin.client_settings import has_settings_of_its_own
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.runs.records import Verdict
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
 from tests.running import LINE, answer, running, tool_call
 
@@ -187,6 +189,40 @@ async def test_a_raw_response_has_headers_and_is_recorded_once(library, name, ap
     assert text_of(result, api) == "hello"
     assert [turn.via for turn in session.turns] == ["wrapped"]
     assert session.warnings == ()
+
+
+@each_client
+@pytest.mark.parametrize("way", ["stream", "raw", "retries", "with_options", "own key"])
+async def test_a_client_that_concurrent_rollouts_share_carries_each_one_s_own_key(
+    library, name, way
+):
+    settings = {"max_retries": 0} if way in ("retries", "own key") else {}
+    options = {"stream": way == "stream", "is_raw": way == "raw"}
+    if way == "own key":
+        options["extra_headers"] = {"authorization": "Bearer of-somebody-else"}
+    async with running(lambda request: request.body["messages"][0]["content"]) as run:
+        sessions = [run.session(AttemptIdentity(index, 0, 0)) for index in range(4)]
+        shared = Client(library, name, run.proxy(sessions[0]), **settings)
+        if way == "with_options" and not hasattr(shared.own, way):
+            pytest.skip(f"{name} has no with_options")
+
+        async def ask(index, client):
+            proxy = run.proxy(sessions[index])
+            wrap = wrap_async_client_inplace if client.is_async else wrap_client_inplace
+            wrap(client.own, proxy)
+            if way == "with_options":
+                client = copy.copy(client)
+                client.own = client.own.with_options(max_retries=0)
+            await asyncio.sleep(0.01)
+            question = [{"role": "user", "content": f"of {index}"}]
+            await client.create(messages=question, **options)
+
+        await asyncio.gather(*(ask(index, shared) for index in range(4)))
+        await shared.close()
+    for index, session in enumerate(sessions):
+        own = [message.content for message in session.conversation.messages]
+        assert own == [f"of {index}"] * 2
+        assert [turn.via for turn in session.turns] == ["wrapped"]
 
 
 @each_client

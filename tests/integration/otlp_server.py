@@ -1,8 +1,8 @@
 """An OTLP collector as a process of its own: it decodes what it gets and tells what that was.
 
-``python otlp_server.py [hang|refuse N]`` prints its port. GET gives all spans so far as JSON, with
-the headers of the requests that brought them. ``hang`` accepts requests and never answers them;
-``refuse N`` answers the first N with 400.
+``python otlp_server.py [hang|refuse N [STATUS]]`` prints its port. GET gives all spans so far as
+JSON, with the headers of the requests that brought them. ``hang`` accepts requests and never
+answers them; ``refuse N`` answers the first N with 400, or with STATUS.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CREDENTIALS = ("authorization", "x-api-key", "x-tls-otel-")
 class Collector(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, mode: str, number: int) -> None:
+    def __init__(self, mode: str, number: int, status: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.mode = mode
-        self.num_to_refuse = number
+        self.num_to_refuse, self.refusal = number, status
         self.spans: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.lock = threading.Lock()
@@ -57,7 +57,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             if server.num_to_refuse > 0:
                 server.num_to_refuse -= 1
-                self._answer(400, b"no")
+                self._answer(server.refusal, b"no")
                 return
             request = ExportTraceServiceRequest.FromString(data)
             own = {k.lower(): v for k, v in self.headers.items()}
@@ -130,8 +130,8 @@ def collector(*arguments: str) -> Iterator[RunningCollector]:
 
 
 def main() -> None:
-    mode, number = ([*sys.argv[1:], "", "0"])[:2]
-    with Collector(mode, int(number or 0)) as server:
+    mode, number, status = [*sys.argv[1:], *("", "0", "400")[len(sys.argv) - 1 :]]
+    with Collector(mode, int(number), int(status)) as server:
         print(server.server_port, flush=True)
         server.serve_forever()
 

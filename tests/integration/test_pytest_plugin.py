@@ -175,6 +175,61 @@ def test_what_failed_is_named(tested: Workspace, tmp_path: Path) -> None:
     result = run_pytest(tested.root, site=entry_points(tmp_path))
     assert "4 x grader one: ZeroDivisionError" in result.stdout
     assert "plugins/grader.py:6" in result.stdout
+    assert "testing/runs.py" not in result.stdout.partition("short test summary")[0]
+
+
+USES_WRONGLY = """
+    import pytest
+
+    OPTIONS = [
+        {"sample": 3},
+        {"graders": "plugins.grader:one"},
+        {"num_generation": 2},
+        {"limit": "many"},
+        {"record": "tape.jsonl"},
+        {"replay": "no_tape.jsonl"},
+        {"graders": ("plugins.grader:none",)},
+    ]
+
+    @pytest.mark.parametrize("options", OPTIONS, ids=str)
+    def test_run(arkdev_run, options):
+        arkdev_run(**options)
+
+    def test_tape(arkdev_tape):
+        arkdev_tape("no.jsonl", n_sample=2)
+
+    def test_load(arkdev_workspace):
+        arkdev_workspace.load("plugins.grader:none")
+
+    def test_script(arkdev_endpoint):
+        arkdev_endpoint(script="no.yaml")
+"""
+
+
+def test_a_wrong_option_is_told_with_a_hint_and_without_arkdev_s_own_lines(
+    tested: Workspace, tmp_path: Path
+) -> None:
+    tested.write("test_it.py", USES_WRONGLY)
+    result = run_pytest(tested.root, site=entry_points(tmp_path), CI="")
+    assert "10 failed" in result.stdout, result.stdout
+    for told in (
+        "UsageError: sample=3: input should be a valid string",
+        "hint: the index of a sample as text",
+        "UsageError: graders='plugins.grader:one': input should be a valid tuple",
+        "UsageError: there is no option 'num_generation'",
+        "hint: did you mean num_generations?",
+        "UsageError: limit='many': input should be a valid integer",
+        "UsageError: code that a test has imported cannot be recorded",
+        "hint: arkdev_tape(PATH)",
+        "TapeError: ",
+        "UsageError: there is no option 'n_sample'",
+        "PluginLoadError: ",
+    ):
+        assert told in result.stdout, told
+    # the summary alone may name a file of arkdev
+    told_at_length = result.stdout.partition("short test summary")[0]
+    assert "arkdev/testing" not in told_at_length
+    assert "arkdev/flows" not in told_at_length
 
 
 def test_a_run_inside_a_running_loop_is_refused(tested: Workspace, tmp_path: Path) -> None:
@@ -197,6 +252,8 @@ def test_a_test_outside_any_workspace_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(arkdev_workspace):\n    pass\n")
     result = run_pytest(tmp_path, "--rootdir", str(tmp_path), site=entry_points(tmp_path))
     assert "the test is in no workspace" in result.stdout
+    assert "hint: a workspace has an arkworkspace.toml" in result.stdout
+    assert "pytest_plugin.py" not in result.stdout
 
 
 PROBE = """
@@ -267,6 +324,12 @@ def test_a_tape_is_recorded_once_and_replayed_from_then_on(
             outcome.assert_nothing_failed()
             outcome.assert_reward_mean(at_least=1.0)
             assert outcome.summary.num_rollouts == 4
+
+        def test_run(arkdev_run):
+            outcome = arkdev_run(replay="tests/once.jsonl", limit=1)
+            assert outcome.records.manifest.settings["replay"].endswith("once.jsonl")
+            assert outcome.summary.num_rollouts == 2
+            outcome.assert_nothing_failed()
         """,
     )
     tape = tested.root / "tests" / "once.jsonl"
@@ -289,5 +352,7 @@ def test_a_tape_is_recorded_once_and_replayed_from_then_on(
     source.write_text(f"{changed}\n{message}\n", encoding="utf-8")
     result = run_pytest(tested.root, site=site, CI="true")
     assert "rollout 0.0 left the tape" in result.stdout
+    assert "testing/tapes.py" not in result.stdout.partition("short test summary")[0]
     assert "+something else" in result.stdout
+    assert "2 failed" in result.stdout, "arkdev_run on a tape fails like any run"
     assert tape.read_bytes() == recorded

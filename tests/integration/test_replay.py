@@ -335,6 +335,70 @@ def test_a_run_that_was_cut_short_gives_its_finished_groups(
     assert "the run is killed: the groups that it finished are graded again" in document["warnings"]
 
 
+@pytest.mark.parametrize("lost", ["trajectories.jsonl", "samples.jsonl"])
+def test_a_run_that_lost_every_group_is_an_error_and_leaves_no_folder(
+    recorded: Workspace, arkdev: Command, lost: str
+) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    (folder / lost).write_text("", encoding="utf-8")
+    told = arkdev("replay", "latest")
+    assert (told.exit_code, told.out) == (2, "")
+    assert "a line of each group is missing or was cut short (4 looked at)" in told.err
+    assert list((recorded.root / "runs").iterdir()) == [folder]
+
+
+def test_the_headline_says_what_was_lost(recorded: Workspace, arkdev: Command) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    kept = lines(folder / "trajectories.jsonl")[1:]
+    (folder / "trajectories.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    told = arkdev("replay", "latest")
+    assert "6 of the run's trajectories graded again, 1 group lost: nothing changed" in told.out
+
+
+def test_a_reward_that_is_no_number_is_an_error_with_its_line(
+    recorded: Workspace, arkdev: Command
+) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    groups = lines(folder / "groups.jsonl")
+    groups[2] = groups[2].replace('"rewards":[1.0', '"rewards":[NaN', 1)
+    (folder / "groups.jsonl").write_text("\n".join(groups) + "\n", encoding="utf-8")
+    for arguments in ((), ("--diff", "recorded", "plugins.grader:one")):
+        told = arkdev("replay", folder.name, *arguments)
+        assert told.exit_code == 2
+        assert "not a GroupRecord of schema version 1: nan is no finite number" in told.err
+        assert f"{folder}/groups.jsonl:3" in told.err
+
+
+def test_rewards_whose_sum_is_no_float_are_compared(recorded: Workspace, arkdev: Command) -> None:
+    write_grader(recorded, "return 1.7e308 if index else -1.7e308")
+    document = replayed(arkdev)
+    assert document["changes"]["weighted"]["mean_after"] == pytest.approx(0.85e308)
+    diff = replayed(arkdev, "latest", "--diff", "recorded", "plugins.grader:one")["diff"]
+    assert diff["mean_b"] == pytest.approx(0.85e308)
+
+
+def test_of_the_workspace_s_files_those_are_told_that_a_run_is_made_of(
+    recorded: Workspace, arkdev: Command
+) -> None:
+    recorded.write("result.json", "{}")  # as `arkdev replay latest --json > result.json` leaves it
+    recorded.write("notes.md", "an idea")
+    assert replayed(arkdev)["warnings"] == []
+    recorded.write("plugins/rubric.md", "be strict")
+    recorded.write("helper.py", "")
+    (note,) = replayed(arkdev)["warnings"]
+    assert note.startswith("since the run helper.py is new; plugins/rubric.md is new (")
+
+
+def test_where_there_is_no_run_a_folder_can_be_named(recorded: Workspace, arkdev: Command) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    folder.rename(recorded.root / "elsewhere")
+    told = arkdev("replay", "latest")
+    assert told.exit_code == 2
+    assert "--out" in told.err
+    assert "arkdev replay DIR" in told.err
+    assert replayed(arkdev, "elsewhere")["changes"]["weighted"]["num_unchanged"] == 8
+
+
 def test_limit_is_the_number_of_groups(recorded: Workspace, arkdev: Command) -> None:
     document = replayed(arkdev, "latest", "--limit", "2", "--out", "here")
     assert document["changes"]["num_groups"] == 2

@@ -133,7 +133,7 @@ def test_the_display_says_who_the_judge_was(
     told = arkdev("test", "plugin", "--limit", "2", "--skill", "1")
     assert told.exit_code == 0
     assert "2 of 2 rollouts graded, mean reward 1.00" in told.out
-    assert "2 model calls of graders went to the scripted model; set ARK_BASE_URL" in told.err
+    assert "2 model calls that plugins made past their proxy went to the scripted model" in told.err
     document = arkdev("test", "plugin", "--limit", "2", "--skill", "1", "--json").document
     assert document["judge_calls"] == 2
 

@@ -71,7 +71,9 @@ ZOO = """
         question = sample.messages[0].content
         client = proxy.async_rollout_client()
         found = await asyncio.gather(
-            by_httpx(question), by_aiohttp(question), asyncio.to_thread(by_requests, question)
+            by_httpx(question),
+            by_aiohttp(question),
+            asyncio.get_running_loop().run_in_executor(None, by_requests, question),
         )
         facts = [datetime.now().isoformat(), STARTED, time.time_ns(), choice("abcdefghij"),
                  random.random(), str(uuid.uuid4()), [one["number"] for one in found]]
@@ -187,6 +189,8 @@ def test_a_run_repeats_itself_when_its_services_are_gone(zoo: Workspace, arkdev:
     attempts = [one[4] for one in first["trajectories"].values()]
     assert any(len(one) > 1 for one in attempts), "a rollout was tried again"
     (zoo.root / "data.jsonl").unlink()
+    grader = zoo.root / "plugins" / "grader.py"
+    grader.write_text("# moved\n" + grader.read_text(encoding="utf-8"), encoding="utf-8")
     for _ in range(2):
         told = replayed(arkdev)
         assert told.exit_code == 0, told.out + told.err
@@ -402,6 +406,123 @@ def test_what_happens_to_one_rollout_is_that_rollouts_failure(
     assert said in " ".join(told.out.split())
     verdicts = {name: one[1] for name, one in result_of(workspace)["trajectories"].items()}
     assert verdicts == {"0.0": "success", "1.0": "failure"}
+
+
+def test_an_attempt_that_ran_out_of_time_does_so_again_at_once(
+    workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+    import asyncio, os
+    from arkdev import Runtime, rollout
+
+    @rollout(runtime=Runtime(timeout=0.5))
+    async def answer(context, proxy, sample):
+        client, messages = proxy.async_rollout_client(), sample.model_dump()["messages"]
+        await client.chat.completions.create(model="m", messages=messages)
+        if os.environ.get("IS_BUSY"):
+            await asyncio.sleep(60)
+        for _ in range(2):
+            await client.chat.completions.create(model="m", messages=messages)
+    """
+    workspace.samples("ok")
+    workspace.write("plugins/rollout.py", source)
+    monkeypatch.setenv("IS_BUSY", "1")
+    assert recorded(arkdev).exit_code == 1
+    monkeypatch.delenv("IS_BUSY")
+    first = result_of(workspace)
+    attempts = first["trajectories"]["0.0"][4]
+    assert len(attempts) == 4 and "took longer than 0.5 s" in attempts[0][1]
+    told = replayed(arkdev, "--json")
+    assert told.exit_code == 1, told.out + told.err
+    assert "left the tape" not in told.out + told.err
+    again = result_of(workspace)["trajectories"]["0.0"]
+    assert [one[0] for one in again[4]] == ["failure"] * 4
+    assert all("took longer than 0.5 s" in one[1] for one in again[4])
+    assert told.document["summary"]["warnings"] == []
+
+
+def test_texts_in_a_set_come_in_the_same_order(
+    workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+    from arkdev import rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        words = " ".join({f"word {number}" for number in range(20)})
+        messages = [{"role": "user", "content": words}]
+        await proxy.async_rollout_client().chat.completions.create(model="m", messages=messages)
+    """
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    workspace.samples("ok")
+    workspace.write("plugins/rollout.py", source)
+    recording = workspace.start("test", "plugin", "--record", "tape.jsonl")
+    _, err = recording.communicate(timeout=60)
+    assert recording.returncode == 0, err
+    told = replayed(arkdev)
+    assert told.exit_code == 0, told.out + told.err
+
+
+def test_an_interrupted_recording_names_no_way_to_go_on(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.samples("ok", "bad")
+    mark = workspace.root / "mark"
+    write_fresh(workspace, before=f"open({str(mark)!r}, 'w').close(); time.sleep(1)")
+    process = workspace.start("test", "plugin", "--record", "tape.jsonl")
+    for _ in range(1200):
+        if mark.exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    err = " ".join(process.communicate(timeout=60)[1].decode("utf-8").split())
+    assert "--resume" not in err
+    assert "the tape is good for the samples that came to their end" in err
+
+
+def test_an_attempt_that_leaves_the_tape_is_told_once(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    source = """
+    from arkdev import RolloutRetryException, rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        client, messages = proxy.async_rollout_client(), sample.model_dump()["messages"]
+        await client.chat.completions.create(model="m", messages=messages)
+        raise RolloutRetryException("again")
+    """
+    workspace.samples("ok")
+    path = workspace.write("plugins/rollout.py", source)
+    recorded(arkdev)
+    assert len(result_of(workspace)["trajectories"]["0.0"][4]) == 4
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("messages=messages", "messages=messages * 2"), encoding="utf-8")
+    replayed(arkdev)
+    (attempt,) = result_of(workspace)["trajectories"]["0.0"][4]
+    assert attempt[1].startswith("TapeMismatchError: ")
+
+
+@pytest.mark.parametrize(
+    "top",
+    ["", "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"],
+    ids=["forked", "imported"],
+)
+def test_what_a_rollout_leaves_alive_is_ended_and_not_waited_for(
+    workspace: Workspace, arkdev: Command, top: str
+) -> None:
+    workspace.samples("bad")
+    write_fresh(workspace, top=top)
+    assert recorded(arkdev).exit_code == 0
+    left = "open('left', 'w').write(str(os.fork() or time.sleep(100) or os._exit(0)))"
+    write_fresh(workspace, before=left, top=top)
+    started = time.monotonic()
+    told = replayed(arkdev)
+    assert told.exit_code == 0, told.out + told.err
+    assert time.monotonic() - started < 30
+    pid = int((workspace.root / "left").read_text(encoding="utf-8"))
+    status = Path(f"/proc/{pid}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
 
 
 def test_where_importing_the_plugins_starts_threads_each_process_imports_them(

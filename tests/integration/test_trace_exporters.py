@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -113,7 +116,7 @@ def test_a_broken_collector_changes_neither_results_nor_time(
     observed: Workspace, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     # field case 10.2
-    monkeypatch.setattr("arkdev.observe.span_export.SpanExport.close.__defaults__", (0.2,))
+    monkeypatch.setattr("arkdev.flows.tracing.CLOSE_S", 0.2)
     observed.write("plugins/rollout.py", OBSERVED.replace("tool(os", "time.sleep(0.4); tool(os"))
     observed.samples(*(f"hello {number}" for number in range(32)))
     plain = shortest_s(observed.run(concurrency=16))
@@ -157,6 +160,60 @@ def test_the_end_waits_no_more_than_five_seconds_for_a_collector_that_hangs(
     assert b"warning: 4 of 4 spans did not reach" in err
     assert err.count(b"warning") == 1
     assert took - plain < 5.5
+
+
+def test_ctrl_c_with_a_collector_that_hangs_blames_no_plugin_and_says_what_is_lost(
+    observed: Workspace,
+) -> None:
+    observed.write(
+        "plugins/rollout.py",
+        """
+        import asyncio
+        from arkdev import rollout
+        from arkdev.observe.tracing import observe
+
+        @observe
+        def tool():
+            print("asleep")
+
+        @rollout
+        async def answer(context, proxy, sample):
+            tool()
+            await asyncio.sleep(60)
+        """,
+    )
+    with collector("hang") as server:
+        process = observed.start("test", "plugin", OTEL_EXPORTER_OTLP_ENDPOINT=server.url)
+        wait_until(lambda: any("asleep" in path.read_text("utf-8") for path in logs_of(observed)))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"blocks the event loop" not in err
+    assert b"warning: 2 of 2 spans did not reach" in err
+
+
+def logs_of(workspace: Workspace) -> list[Path]:
+    return list(workspace.root.glob("runs/*/logs/plugin.jsonl"))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.05)
+
+
+def test_a_collector_that_cannot_be_reached_costs_little_and_the_reason_is_true(
+    observed: Workspace, monkeypatch: pytest.MonkeyPatch, arkdev: Command
+) -> None:
+    for url, reason in (("http://user:pw-0123456@127.0.0.1:1", "refused"), ("503", "Unavailable")):
+        with collector("refuse", "99", "503") as server:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url if url == "503" else url)
+            told = arkdev("test", "plugin", "--json")
+        [warning] = [line for line in told.err.splitlines() if line.startswith("warning")]
+        assert reason in warning
+        assert "pw-0123456" not in told.err + told.out
+        assert told.exit_code == 0
 
 
 def test_ark_tracing_gets_spans_by_the_log_services_otlp_interface(

@@ -76,7 +76,7 @@ class TrafficRule(Protocol):
     """Acts on the HTTP calls of plugins. Called in the context of the plugin that makes the call.
 
     Methods are called from event loops and from threads, must not block, and see
-    `arkdev.observe.attempt.current_attempt`. All of one call get the same request object. What a
+    `arkdev.observe.attempt.attempt_here`. All of one call get the same request object. What a
     method raises reaches the plugin.
     """
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from arkdev.errors import ArkdevError
-from arkdev.observe.attempt import current_attempt
+from arkdev.observe.attempt import attempt_here
 from arkdev.observe.held_calls import current_held_calls, late_call
 from arkdev.plugin.traffic.exchange import (
     HttpFailure,
@@ -54,7 +54,7 @@ class Passage:
 
     def is_for(self, url: str) -> bool:
         """Tell whether a call to `url` from here is a plugin's."""
-        return current_attempt.get() is not None and not any(
+        return attempt_here() is not None and not any(
             url.startswith(own) and url[len(own) : len(own) + 1] in ("", "/", "?")
             for own in self._own_urls
         )

@@ -39,9 +39,9 @@ def traffic_through(
 ) -> Iterator[None]:
     """Let the HTTP calls that are made in attempts pass `rules`, in this order.
 
-    A call belongs to an attempt when `current_attempt` is set where it is made. Calls to URLs that
-    begin with one of `own_urls` (the gateway's) pass no rules. Libraries that are imported inside
-    are covered too. Without rules nothing is patched.
+    Whether a call belongs to one, `attempt_here` tells where it is made. Calls to URLs that begin
+    with one of `own_urls` (the gateway's) pass no rules. Libraries that are imported inside are
+    covered too. Without rules nothing is patched.
     """
     if not rules:
         yield

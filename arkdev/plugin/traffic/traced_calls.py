@@ -37,7 +37,7 @@ class TracedCalls:
             return
         span.attributes |= {
             "http.request.method": request.method,
-            "url.full": _without_secrets(request.url),
+            "url.full": without_secrets(request.url),
             "server.address": request.host.partition(":")[0],
             "arkdev.library": request.library,
         }
@@ -57,9 +57,12 @@ class TracedCalls:
         recording.end(span)
 
 
-def _without_secrets(url: str) -> str:
-    """Mask what a URL holds under telling names, and the password before its host."""
-    parts = urlsplit(url)
+def without_secrets(url: str) -> str:
+    """Mask what a URL holds under telling names; leave out user and password before its host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no URL, and nobody knows what is in it
+        return MASK
     query = urlencode(
         [
             (name, MASK if has_secret_name(name) else value)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, ref
 
-from arkdev.observe.attempt import Attempt, current_attempt
+from arkdev.observe.attempt import Attempt, attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.runs.records import FaultSide
 from arkdev.sessions.faults.answers import (
@@ -46,7 +46,7 @@ class FaultyTraffic:
 
     def before(self, request: HttpRequest) -> Future[None] | None:
         """Draw; hold the call back where it is to be slow, or to time out after a while."""
-        attempt = current_attempt.get()
+        attempt = attempt_here()
         if attempt is None:
             return None
         strike = self._plan.strike(self._place(request, attempt))

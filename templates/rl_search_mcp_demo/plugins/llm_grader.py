@@ -23,7 +23,7 @@ from openai import (
     RateLimitError,
 )
 
-from plugins.web_search import ToolCallError, read_arguments, tls_context
+from plugins.web_search import TLS_CONTEXT, ToolCallError, read_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def judge_client() -> AsyncOpenAI:
         base_url=os.getenv("ARK_BASE_URL", ARK_BASE_URL),
         api_key=api_key,
         max_retries=0,  # 重试由 judge 负责
-        http_client=DefaultAsyncHttpxClient(verify=tls_context()),
+        http_client=DefaultAsyncHttpxClient(verify=TLS_CONTEXT),
     )
 
 

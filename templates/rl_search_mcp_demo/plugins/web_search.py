@@ -3,7 +3,6 @@
 设置了环境变量 SEARCH_API_KEY 时请求真实的搜索 API；没有时用 MCP 服务器在本地的语料里搜索。
 """
 
-import functools
 import json
 import os
 from contextlib import asynccontextmanager
@@ -16,6 +15,8 @@ from plugins.mcp_search import search_server
 
 SEARCH_API_URL = "https://open.feedcoopapi.com"
 SEARCH_API_TIMEOUT = 20.0  # 秒
+# 所有客户端共用的 TLS 设置：建一个要花几十毫秒的 CPU，所以在导入时建好，不占用事件循环
+TLS_CONTEXT = httpx.create_ssl_context()
 
 search_tool = {
     "type": "function",
@@ -110,12 +111,6 @@ class SearchApi:
         return json.dumps(answer, ensure_ascii=False)
 
 
-@functools.cache
-def tls_context():
-    """所有客户端共用的 TLS 设置：每个客户端各建一个要花几十毫秒的 CPU。"""
-    return httpx.create_ssl_context()
-
-
 @asynccontextmanager
 async def open_search():
     """一条轨迹用的搜索。"""
@@ -127,6 +122,6 @@ async def open_search():
         base_url=SEARCH_API_URL,
         headers={"Authorization": f"Bearer {api_key}"},
         timeout=SEARCH_API_TIMEOUT,
-        verify=tls_context(),
+        verify=TLS_CONTEXT,
     ) as client:
         yield SearchApi(client)

@@ -95,6 +95,20 @@ def test_no_line_is_wider_than_the_terminal(width):
     assert max(cell_len(line) for line in text.splitlines()) <= width
 
 
+def test_attempts_that_were_repeated_are_called_attempts():
+    words = shown(mixed_run(), width=100).split()
+    assert words[words.index("repeated") :][:3] == ["repeated", "3", "attempts"]
+
+
+def test_a_metric_s_name_stays_in_its_row():
+    statistics = RunStatistics(1)
+    grader = GraderRecord("g", 1.0, S, (1.0,), {"two\nlines": 1.0, "": 2.0}, 1, 0.1)
+    statistics.add_group(GroupRecord(0, S, ("0.0",), (1.0,), (grader,)))
+    text = shown(statistics.summary(), width=100)
+    assert "g: two\\nlines" in text
+    assert "g: ''" in text
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_every_number_of_the_run_is_there(width):
     text = shown(mixed_run(), width=width)

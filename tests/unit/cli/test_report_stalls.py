@@ -42,6 +42,9 @@ def test_a_sentence_has_the_place_the_function_and_the_times():
         ({"called": "client.chat.completions.create"}, "async_rollout_client"),
         ({"called": "json.loads"}, "asyncio.to_thread(json.loads"),
         ({"called": ""}, "another process"),
+        ({"called": "await shop.Shop.search"}, "it is awaited, but"),
+        ({"called": "shop._Context.__enter__"}, "write the plugin as def"),
+        ({"called": "queries[0].run"}, "write the plugin as def"),
         ({"kind": StallKind.HOLDS_INTERPRETER}, "ProcessPoolExecutor"),
         ({"kind": StallKind.EXECUTOR_STARVED}, "larger pool"),
         ({"kind": StallKind.HARNESS}, "--concurrency"),
@@ -49,6 +52,14 @@ def test_a_sentence_has_the_place_the_function_and_the_times():
 )
 def test_the_advice_fits_the_call(changes, part):
     assert part in " ".join(advice(dataclasses.replace(SLEEP, **changes)).split())
+
+
+@pytest.mark.parametrize(
+    "called",
+    ["await aiohttp.client._BaseRequestContextManager.__aenter__", "a._B.__enter__", "(x or y).z"],
+)
+def test_nothing_is_to_be_put_into_a_thread_that_is_no_function(called):
+    assert f"to_thread({called}" not in advice(dataclasses.replace(SLEEP, called=called))
 
 
 def test_the_section_is_there_when_there_is_something_to_say():

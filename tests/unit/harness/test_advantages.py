@@ -32,6 +32,11 @@ def group(sample: int, *graders: GraderRecord, rewards=(1.0, 0.0)) -> GroupRecor
     return GroupRecord(sample, Verdict.SUCCESS, ids, rewards, graders=graders)
 
 
+def test_very_large_rewards_have_the_advantages_of_small_ones_in_proportion():
+    huge = grpo_advantages([1.7e308, -1.7e308, 1.7e308, 1e307])
+    assert huge == pytest.approx(grpo_advantages([17e6, -17e6, 17e6, 1e6]))
+
+
 def test_grpo_is_the_documented_formula():
     # mean 0.25, squares 0.5625 + 3 · 0.0625 = 0.75, over n - 1 = 3: variance 0.25, std 0.5
     winner, *others = grpo_advantages([1.0, 0.0, 0.0, 0.0])

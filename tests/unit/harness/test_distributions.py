@@ -1,6 +1,13 @@
 import pytest
 
-from arkdev.harness.distributions import Bin, histogram, quantile, sample_std
+from arkdev.harness.distributions import (
+    Bin,
+    RewardDistribution,
+    histogram,
+    mean_of,
+    quantile,
+    sample_std,
+)
 from arkdev.harness.warnings import WARNINGS, describe_warning
 
 
@@ -14,6 +21,18 @@ def test_standard_deviation_divides_by_n_minus_1():
     assert sample_std([1.0, 3.0]) == pytest.approx(2**0.5)
     assert sample_std([0.1] * 7) == 0.0
     assert sample_std([1.0]) is None
+
+
+def test_rewards_whose_sum_is_no_float_still_have_a_mean_and_an_error():
+    assert mean_of([1e308, 1.5e308]) == 1.25e308
+    large, small = RewardDistribution(), RewardDistribution()
+    for group in ([1.0, 1.5], [0.5, 1.75], [1.25]):
+        large.add_group([reward * 2.0**1023 for reward in group], num_ungraded=0)
+        small.add_group(group, num_ungraded=0)
+    told, wanted = large.summary(), small.summary()
+    assert told is not None and wanted is not None
+    for name in ("mean", "standard_error", "std", "min", "max"):
+        assert getattr(told, name) == pytest.approx(getattr(wanted, name) * 2.0**1023)
 
 
 def test_equal_values_are_one_bar():

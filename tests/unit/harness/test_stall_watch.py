@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,36 @@ def line_of(function, text):
 
 def parse_slowly(seconds):
     time.sleep(seconds)
+
+
+LIBRARY = """
+import sys
+
+class Shop:
+    async def __aenter__(self):
+        told.append(look(sys._getframe()))
+
+    async def __aexit__(self, *error):
+        pass
+
+    def __enter__(self):
+        told.append(look(sys._getframe()))
+
+    def __exit__(self, *error):
+        pass
+"""
+
+
+async def test_what_is_awaited_is_told_apart_from_what_is_called():
+    """A coroutine function is nothing to put into a thread."""
+    told: list = []
+    shop = {"__name__": "shop", "told": told, "look": users_place}
+    exec(compile(LIBRARY, f"{sysconfig.get_path('purelib')}/shop.py", "exec"), shop)
+    async with shop["Shop"]():
+        pass
+    with shop["Shop"]():
+        pass
+    assert [place.called for place in told] == ["await shop.Shop.__aenter__", "shop.Shop.__enter__"]
 
 
 async def test_a_sleep_on_the_loop_is_named_with_its_time_and_who_waited():

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import io
 import logging
+import logging.config
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 from arkdev import group_grader, rollout
 from arkdev.observe import plugin_output
 from arkdev.observe.attempt import AttemptPlace, current_attempt
-from arkdev.observe.log_lines import MAX_CHARS, MAX_LINES, LogLine
+from arkdev.observe.log_lines import MAX_CHARS, MAX_LINES, BoundedLog, LogLine
 from tests.running import LINE, running
 
 logger = logging.getLogger("plugins.weather")
@@ -99,6 +100,53 @@ def test_a_level_that_the_user_lowered_stays():
         root.setLevel(before)
 
 
+@contextmanager
+def root_handlers(*handlers):
+    """The root logger as a plugin finds it, with its own handlers and no others."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = handlers
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+def test_a_record_is_taken_once_when_the_plugin_configured_logging_at_import():
+    lines, shown = [], io.StringIO()
+    with redirect_stdout(shown), root_handlers(logging.StreamHandler(shown)):
+        with plugin_output_to(lines.append), attempt("7.1"):
+            logger.info("asked")
+        logger.warning("afterwards")
+    assert lines == ["INFO [7.1] plugins.weather: asked"]
+    assert shown.getvalue() == "afterwards\n"
+
+
+@pytest.mark.parametrize(
+    "configure",
+    [
+        lambda: logging.basicConfig(level=logging.INFO, force=True),
+        lambda: logging.config.dictConfig(
+            {
+                "version": 1,
+                "disable_existing_loggers": False,
+                "handlers": {"err": {"class": "logging.StreamHandler"}},
+                "root": {"handlers": ["err"], "level": "INFO"},
+            }
+        ),
+    ],
+    ids=["basicConfig", "dictConfig"],
+)
+def test_records_are_taken_once_when_a_rollout_configures_logging_anew(configure):
+    lines = []
+    with root_handlers(), plugin_output_to(lines.append), attempt("7.1"):
+        configure()
+        logger.info("asked")
+        logger.info("again")
+    assert lines == [f"INFO [7.1] plugins.weather: {text}" for text in ("asked", "again")]
+
+
 def test_parts_of_lines_of_two_attempts_on_one_thread_do_not_mix():
     lines = []
     with plugin_output_to(lines.append):
@@ -131,7 +179,8 @@ def test_a_log_call_with_a_wrong_format_does_not_fail_the_plugin(monkeypatch):
 def test_what_libraries_do_with_standard_output_works():
     lines = []
     with standard_output() as own, plugin_output_to(lines.append), attempt("0.0"):
-        sys.stdout.buffer.write("位\n".encode())
+        for byte in "位\n".encode():
+            sys.stdout.buffer.write(bytes([byte]))
         sys.stdout.flush()
         assert sys.stdout.writelines(["a\n", "b\n"]) is None
         assert sys.stdout.isatty() is False
@@ -235,6 +284,33 @@ def test_a_long_line_is_cut_and_says_so():
     (line,) = lines
     assert line.num_cut == 1_000_000 - MAX_CHARS
     assert line.text == "x" * MAX_CHARS + "… (983,616 more characters)"
+
+
+def test_a_secret_is_masked_before_a_long_line_is_cut():
+    lines: list[LogLine] = []
+    output = plugin_output.plugin_output_to(
+        lines.append, mask=lambda text: text.replace("sk-0123456789", "***")
+    )
+    with output, attempt("7.1"):
+        logger.info("x" * (MAX_CHARS - 4) + "sk-0123456789")
+    (line,) = lines
+    assert (line.text, line.num_cut) == ("x" * (MAX_CHARS - 4) + "***", 0)
+
+
+def test_a_noisy_program_does_not_hide_the_other_lines_of_nobody(monkeypatch):
+    monkeypatch.setattr("arkdev.observe.log_lines.MAX_LINES_OF_NOBODY", 2)
+    lines: list[LogLine] = []
+    log = BoundedLog(lines.append)
+    for number in range(5):
+        log.add(LogLine(0.0, "OUTPUT", "", f"noise {number}"))
+    log.add(LogLine(0.0, "ERROR", "plugins.worker", "gave up"))
+    log.finish()
+    assert [line.text for line in lines] == [
+        "noise 0",
+        "noise 1",
+        "gave up",
+        "lines of OUTPUT left out: 3, all after the first 2",
+    ]
 
 
 def test_more_lines_than_are_kept_are_counted_for_each_attempt():

@@ -11,6 +11,7 @@ from arkdev.observe.spans import Span
 class Receiver:
     name = "there"
     num_unconfirmed = 0
+    trouble = ""
 
     def __init__(self, send=lambda spans: ""):
         self.batches = []
@@ -26,6 +27,11 @@ class Receiver:
 
 def span(name="tool"):
     return Span(name, kind="internal", ids=(1, 2), started_ns=0)
+
+
+def closed(export, timeout_s=4.0):
+    export.begin_closing(timeout_s)
+    return export.closed()
 
 
 def unmasked(value):
@@ -45,7 +51,7 @@ def test_spans_go_in_batches_and_none_is_lost():
         thread.start()
     for thread in threads:
         thread.join()
-    counts = export.close()
+    counts = closed(export)
     assert (counts.num_sent, counts.num_lost, counts.reason) == (4000, 0, "")
     assert sum(map(len, receiver.batches)) == 4000
     assert max(map(len, receiver.batches)) <= BATCH_SIZE
@@ -57,7 +63,7 @@ def test_secrets_are_masked_before_the_receiver_sees_them():
     secret = span("key sk-1")
     secret.attributes["k"] = "sk-1"
     export.add(secret)
-    export.close()
+    closed(export)
     [[seen]] = receiver.batches
     assert (seen.name, seen.attributes) == ("***", "***")
     assert secret.name == "key sk-1"
@@ -76,7 +82,7 @@ def test_a_failed_batch_is_counted_with_the_first_reason_and_the_next_is_sent(mo
     export = SpanExport(Receiver(send), mask=unmasked)
     for _ in range(6):
         export.add(span())
-    counts = export.close()
+    counts = closed(export)
     assert (counts.num_sent, counts.num_lost, counts.reason) == (2, 4, "refused")
 
 
@@ -85,7 +91,7 @@ def test_a_receiver_that_hangs_is_left_behind():
     export = SpanExport(Receiver(lambda _spans: forever.wait() and ""), mask=unmasked)
     export.add(span())
     started = time.monotonic()
-    counts = export.close(0.05)
+    counts = closed(export, 0.05)
     assert time.monotonic() - started < 1
     assert (counts.num_sent, counts.num_lost) == (0, 1)
     assert counts.reason == "no answer within 0.05 s"
@@ -98,7 +104,7 @@ def test_what_waits_is_bounded(monkeypatch):
     export = SpanExport(Receiver(), mask=unmasked)
     for _ in range(5):
         export.add(span())
-    counts = export.close()
+    counts = closed(export)
     assert (counts.num_sent, counts.num_lost, counts.reason) == (3, 2, "too many at once")
 
 
@@ -107,5 +113,33 @@ def test_spans_that_a_receiver_took_and_lost_are_lost():
     export = SpanExport(receiver, mask=unmasked)
     export.add(span())
     receiver.num_unconfirmed = 1
-    counts = export.close()
+    counts = closed(export)
     assert (counts.num_sent, counts.num_lost) == (0, 1)
+
+
+def test_receivers_that_hang_are_left_behind_together():
+    forever = threading.Event()
+    exports = [
+        SpanExport(Receiver(lambda _spans: forever.wait() and ""), mask=unmasked) for _ in range(3)
+    ]
+    started = time.monotonic()
+    for export in exports:
+        export.add(span())
+        export.begin_closing(0.3)
+    assert [export.closed().num_lost for export in exports] == [1, 1, 1]
+    assert time.monotonic() - started < 0.6
+    forever.set()
+
+
+def test_a_receiver_that_tries_again_gets_less_time_and_its_trouble_is_the_reason(monkeypatch):
+    monkeypatch.setattr(span_export, "TROUBLE_S", 0.05)
+    forever = threading.Event()
+    receiver = Receiver(lambda _spans: forever.wait() and "")
+    receiver.trouble = "503 Service Unavailable"
+    export = SpanExport(receiver, mask=unmasked)
+    export.add(span())
+    started = time.monotonic()
+    counts = closed(export, 30.0)
+    assert time.monotonic() - started < 5
+    assert (counts.num_lost, counts.reason) == (1, "503 Service Unavailable")
+    forever.set()

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from arkdev.flows.tracing import Tracing
 from arkdev.observe import spans
-from arkdev.observe.span_threads import threads_follow
+from arkdev.observe.plugin_threads import threads_follow
 
 
 @contextmanager
@@ -161,6 +162,32 @@ def test_what_a_worker_that_lives_on_records_is_left_out():
         worker.join()
     assert [span.name for span in found] == ["attempt 7.1"]
     assert recording.num_foreign == 1
+
+
+def test_what_begins_after_its_attempt_has_ended_is_counted():
+    stop = threading.Event()
+    with recorded() as (recording, found):
+
+        def work():
+            stop.wait()
+            tool(recording)
+            tool(recording)
+
+        worker = threading.Thread(target=work)
+        with attempt(recording) as root:
+            worker.start()
+            recording.child("never ended")
+        stop.set()
+        worker.join()
+        with spans.current_is(root):  # a task that the attempt left running
+            tool(recording)
+        assert (recording.num_foreign, recording.num_late, recording.num_open) == (2, 1, 1)
+    assert [span.name for span in found] == ["attempt 7.1"]
+    (warning,) = Tracing(recording, num_open=1).warnings
+    assert warning.startswith("spans are left out: 2 were made in threads that outlived")
+    assert warning.endswith(
+        "; 1 began after their attempt had ended; 1 had not ended when the run did"
+    )
 
 
 def test_threads_are_as_before_afterwards():

@@ -180,6 +180,12 @@ def test_a_metric_that_is_no_number_is_refused_by_its_key(metric):
         read_group({"rewards": [1, 0], "metrics": {"size": metric}})
 
 
+def test_a_hint_on_a_single_grader_s_result_names_its_own_fields():
+    with pytest.raises(PluginResultError) as refused:
+        read_single({"reward": 1.0, "metrics": [1, 2]})
+    assert refused.value.hint.startswith("SingleGraderResult has reward, ")
+
+
 def test_what_was_returned_is_frozen_at_that_moment():
     shared = {"count": 1, "inner": [1], "lock": threading.Lock()}
     result = read_rollout_result(

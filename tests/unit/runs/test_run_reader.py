@@ -132,6 +132,16 @@ def test_unknown_schema_version_is_refused(tmp_path):
     assert "schema version 2" in str(run.problem)
 
 
+def test_a_manifest_of_another_shape_is_refused(tmp_path):
+    folder = make_run(tmp_path).folder
+    path = folder / "manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**document, "settings": []}), encoding="utf-8")
+
+    with pytest.raises(RunError, match="settings is not an object"):
+        RunReader(folder)
+
+
 def test_fields_added_later_are_ignored_and_missing_ones_name_the_line(tmp_path):
     folder = make_run(tmp_path).folder
     path = folder / "groups.jsonl"
@@ -142,6 +152,25 @@ def test_fields_added_later_are_ignored_and_missing_ones_name_the_line(tmp_path)
     path.write_text('{"sample_index": 7}\n', encoding="utf-8")
     with pytest.raises(RunError, match=r"groups\.jsonl:1: not a GroupRecord"):
         list(RunReader(folder).groups())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"rewards":[1.0,null]', '"rewards":[NaN,null]'),
+        ('"rewards":[2.0,null]', '"rewards":[1e999,null]'),
+        ('"rewards":[1.0,null]', '"rewards":["1",null]'),
+        ('"weight":0.5', '"weight":-Infinity'),
+        ('"metrics":{"m":1.0}', '"metrics":{"m":NaN}'),
+    ],
+)
+def test_a_number_of_a_grading_that_is_none_names_the_line(tmp_path, old, new):
+    path = make_run(tmp_path).folder / "groups.jsonl"
+    line = path.read_text(encoding="utf-8")
+    assert old in line
+    path.write_text(line.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(RunError, match=r"groups\.jsonl:1: .* is no finite number"):
+        list(RunReader(path.parent).groups())
 
 
 def test_folder_without_manifest_is_not_a_run(tmp_path):

@@ -39,6 +39,9 @@ def day(): return date.today()
 def today(): return datetime.today()
 def text(): return time.strftime("%Y-%m-%d %H:%M:%S")
 def parts(): return time.gmtime()
+def spelled(): return time.asctime()
+def raw(): return time.clock_gettime(time.CLOCK_REALTIME)
+def worked(): return time.process_time() + time.thread_time_ns()
 def of_given(): return time.gmtime(0).tm_year
 def ident(): return uuid.uuid1()
 """
@@ -56,6 +59,8 @@ READERS = (
     "today",
     "text",
     "parts",
+    "spelled",
+    "raw",
     "ident",
 )
 

@@ -98,6 +98,24 @@ def test_what_another_rollout_asked_for_all_is_borrowed_and_told(lines: Lines) -
     assert replay.borrowed == ["POST http://h/token of 3.1"] * 2
 
 
+def test_a_changed_call_does_not_pass_for_one_of_another_rollout(lines: Lines) -> None:
+    replay = lines(http("http://h/find", "tea"), http("http://h/find", "coffee", of="3.1"))
+    replay.answer("http", STREAM, asked("http://h/find", "coffee"))
+    replay.check_borrowed()
+    assert replay.mismatch is not None
+    assert "differs from the recorded one" in replay.mismatch.message
+    assert "coffee" in replay.mismatch.message and "tea" in replay.mismatch.message
+
+
+def test_a_cached_answer_of_another_rollout_may_be_borrowed_beside_ones_own(lines: Lines) -> None:
+    replay = lines(http("http://h/find", "tea"), http("http://h/find", "coffee", of="3.1"))
+    replay.answer("http", STREAM, asked("http://h/find", "coffee"))
+    replay.answer("http", STREAM, asked("http://h/find", "tea"))
+    replay.check_borrowed()
+    assert replay.mismatch is None
+    assert replay.borrowed == ["POST http://h/find of 3.1"]
+
+
 def test_what_was_never_asked_again_is_named(lines: Lines) -> None:
     replay = lines(http("http://h/a"), http("http://h/b", n=2), http("http://h/c", of="0.1"))
     replay.answer("http", STREAM, asked("http://h/b"))
