@@ -26,6 +26,7 @@
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
+            └── LongWaitError         4   one that asks for a longer wait than arkdev makes
 
 Exit codes: `ExitCode`.
 """
@@ -201,3 +202,7 @@ class EndpointResponseError(EndpointError):
         self.status = status
         self.body = body
         self.headers = headers or {}
+
+
+class LongWaitError(EndpointResponseError):
+    """The endpoint asks for a longer wait than arkdev makes: nothing helps that comes before."""

@@ -27,8 +27,9 @@ from arkdev.sessions.background import BackgroundLoop
 from arkdev.sessions.faults.grammar import parse_faults
 from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.gateway import Gateway
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
+from arkdev.sessions.session import Session, SessionServices
 from arkdev.types import ChatCompletionSample, PluginContext
 
 LINE = {"messages": [{"role": "user", "content": "how is the weather?"}]}

@@ -1,10 +1,11 @@
-"""Programs that plugins started: after Ctrl-C none of them stays behind."""
+"""Programs that plugins started: none of them stays behind when the command ends."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,16 @@ def end_descendants(*, but: set[int]) -> int:
         remaining = started & _parents().keys()
     _signal(remaining, signal.SIGKILL)
     return len(started)
+
+
+def pythons_own() -> set[int]:
+    """Return the id of the process in which multiprocessing keeps its books, when there is one.
+
+    It ends with this process, and ended sooner it would leave shared memory behind.
+    """
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    pid = getattr(getattr(module, "_resource_tracker", None), "_pid", None)
+    return set() if pid is None else {pid}
 
 
 def _signal(pids: set[int], number: signal.Signals) -> None:

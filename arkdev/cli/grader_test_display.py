@@ -82,7 +82,7 @@ class GraderTestDisplay:
             self._say("a grader blocks the event loop; ending without it")
 
     def on_programs_ended(self, num_ended: int) -> None:
-        """Say that an interrupt ended what graders had started."""
+        """Say that the end of the run ended what graders had started."""
         with suppress(Exception):
             self._say(f"ended {plural(num_ended, 'program')} that graders had started")
 

@@ -1,4 +1,7 @@
-"""Ctrl-C: the run ends in order, and if a plugin keeps it from ending, the process ends anyway."""
+"""How a run ends: in order, also after Ctrl-C; a plugin that keeps it from that is left behind.
+
+Programs that plugins started do not outlive it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from arkdev.cli.children import descendants, end_descendants
+from arkdev.cli.children import descendants, end_descendants, pythons_own
 from arkdev.cli.streams import leave_behind
 from arkdev.errors import ExitCode
 from arkdev.harness.hidden_tasks import hidden
@@ -39,7 +42,8 @@ def run_interruptible(
 
     Raises `KeyboardInterrupt` when it was interrupted. An async plugin that blocks the loop cannot
     be cancelled: after `GIVE_UP_AFTER_S` the process ends with code 130 from another thread.
-    Programs that were started meanwhile are ended, and their number is told.
+    Programs that were started meanwhile and still run are ended at the end, however it comes, and
+    their number is told.
     Records are whole lines on the disk at any moment, so nothing is torn by that.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -50,7 +54,7 @@ def run_interruptible(
         programs_before = descendants()
 
         def end_programs() -> None:
-            num_ended = end_descendants(but=programs_before)
+            num_ended = end_descendants(but=programs_before | pythons_own())
             if num_ended and on_programs_ended:
                 on_programs_ended(num_ended)
 
@@ -80,6 +84,7 @@ def run_interruptible(
             raise
         finally:
             _run(loop, loop.create_task(_end_what_is_left(asyncio.all_tasks(loop))))
+            end_programs()
             for number, handler in before.items():
                 signal.signal(number, handler)
 

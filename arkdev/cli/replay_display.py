@@ -87,7 +87,7 @@ class ReplayDisplay:
             self._say_interrupted()
 
     def on_programs_ended(self, num_ended: int) -> None:
-        """Say that an interrupt ended what graders had started."""
+        """Say that the end of the run ended what graders had started."""
         with suppress(Exception):
             self._say(f"ended {plural(num_ended, 'program')} that graders had started")
 

@@ -33,11 +33,16 @@ def limits(summary: Summary, signs: Symbols) -> Section | None:
     for tool in report.tools:
         held = f"{tool.num_held_back} of {plural(tool.num_calls, 'call')} held back"
         text = f"waited {duration(tool.waited_s)} for the limits, {held}"
+        if tool.num_over:
+            text += (
+                f"; {plural(tool.num_over, 'call')} over max_in_flight, since waiting would have "
+                "blocked the event loop (await an async client)"
+            )
         rows.append((f"tool {printable(tool.host)}", text))
     if report.num_timed_out:
         text = f"{plural(report.num_timed_out, 'plugin call')} ran out of time"
         if report.num_left_running:
-            text += f"; {report.num_left_running} still run, left behind and not waited for"
+            text += f"; {report.num_left_running} of them still run, left behind and not waited for"
         rows.append(("time limits", Text(text, style="yellow")))
     return Section("Limits", facts(rows)) if rows else None
 

@@ -32,7 +32,8 @@ from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.masking import masked_text, masked_value
 from arkdev.runs.records import GroupRecord, Verdict
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session
 
 _LINE_EVERY_S = 10.0
 _MAX_WARNINGS = 5
@@ -104,7 +105,7 @@ class Display:
             self._say_interrupted()
 
     def on_programs_ended(self, num_ended: int) -> None:
-        """Say that an interrupt ended what plugins had started."""
+        """Say that the end of the run ended what plugins had started."""
         with suppress(Exception):
             self._say(f"ended {plural(num_ended, 'program')} that plugins had started")
 

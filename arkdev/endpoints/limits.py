@@ -1,17 +1,17 @@
 """An endpoint that is asked no faster than its limits allow, from whatever event loop.
 
 The limits live on one loop, so calls of asynchronous plugins (the harness's loop) and of
-synchronous ones (the background loop) share one budget. A call takes a place among those under way
-first and then waits for its turn by rate: that way what goes out is even, whatever waited before.
+synchronous ones (the background loop) share one budget. The calls themselves are made there too: a
+plugin that blocks the harness's loop while it waits for a place could otherwise wait for calls that
+need that loop to end. A call takes a place among those under way first and then waits for its turn
+by rate: that way what goes out is even, whatever waited before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -69,9 +69,21 @@ class _Permit:
 
     tokens: float
     sent_after: int = 0
-    is_given: bool = False
-    is_unwanted: bool = False
-    """The caller was cancelled before it got the permit."""
+
+
+class _Waits:
+    """How long a call waited for one limit after the other."""
+
+    def __init__(self) -> None:
+        self._times = [time.monotonic()]
+
+    def next(self) -> None:
+        self._times.append(time.monotonic())
+
+    def seconds(self) -> list[float]:
+        """Of each limit that was reached, in order."""
+        ends = [*self._times[1:], time.monotonic()]
+        return [end - start for start, end in zip(self._times, ends, strict=True)]
 
 
 @dataclass
@@ -116,12 +128,17 @@ class LimitedEndpoint:
         self._rate = even_rate(requests) if requests is not None else None
         self._budget = TokenBudget(tokens) if tokens is not None else None
         self._seen = _Seen()
-        self._lock = threading.Lock()
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
         """Answer one request when its turn has come; raises as the endpoint behind it does."""
+        if asyncio.get_running_loop() is self._loop:
+            return await self._complete(request)
+        made = asyncio.run_coroutine_threadsafe(self._complete(request), self._loop)
+        return await asyncio.wrap_future(made)
+
+    async def _complete(self, request: ModelRequest) -> dict[str, Any]:
         with request.clock.stopped():
-            permit = await self._permit(self._estimate(request) if self._budget else 0.0)
+            permit = await self._admit(self._estimate(request) if self._budget else 0.0)
         end, answer, took_nothing = _End.DROPPED, None, False
         try:
             answer = await self._endpoint.complete(request)
@@ -138,7 +155,7 @@ class LimitedEndpoint:
             raise
         finally:
             usage = {"total_tokens": 0} if took_nothing else (answer or {}).get("usage")
-            self._on_loop(permit, end, usage)
+            self._finish(permit, end, usage)
 
     async def check_reachable(self) -> None:
         """See `Endpoint`."""
@@ -170,52 +187,37 @@ class LimitedEndpoint:
             answer = min(longest, FIRST_ANSWER_TOKENS)
         return num_bytes / BYTES_PER_TOKEN + answer
 
-    async def _permit(self, tokens: float) -> _Permit:
-        permit = _Permit(tokens)
-        if asyncio.get_running_loop() is self._loop:
-            await self._admit(permit)
-            return permit
-        admitted = asyncio.run_coroutine_threadsafe(self._admit(permit), self._loop)
+    async def _admit(self, tokens: float) -> _Permit:
+        """Wait for all limits."""
+        waits = _Waits()
         try:
-            await asyncio.wrap_future(admitted)
-        except asyncio.CancelledError:
-            with self._lock:
-                permit.is_unwanted = True
-                was_given = permit.is_given
-            if was_given:
-                self._on_loop(permit, _End.DROPPED, {"total_tokens": 0})
-            raise
+            await self._enter()
+            waits.next()
+            await self._take_turn(tokens, waits)
+        finally:  # also of a call that was given up meanwhile
+            self._note_waits(waits.seconds())
+        self._seen.in_flight += 1
+        self._seen.peak_in_flight = max(self._seen.peak_in_flight, self._seen.in_flight)
+        permit = _Permit(tokens)
+        if self._adaptive is not None:
+            permit.sent_after = self._adaptive.sent()
         return permit
 
-    async def _admit(self, permit: _Permit) -> None:
-        """Wait for all limits, on their loop."""
-        started = time.monotonic()
-        await self._enter()
-        entered = time.monotonic()
+    async def _take_turn(self, tokens: float, waits: _Waits) -> None:
         try:
             if self._rate is not None:
                 await self._rate.acquire()
-            paced = time.monotonic()
+            waits.next()
             if self._budget is not None:
-                await self._budget.take(permit.tokens)
+                await self._budget.take(tokens)
         except asyncio.CancelledError:
             self._leave_gate()
             raise
-        waits = (entered - started, paced - entered, time.monotonic() - paced)
-        self._note_waits(waits)
-        self._seen.in_flight += 1
-        self._seen.peak_in_flight = max(self._seen.peak_in_flight, self._seen.in_flight)
-        if self._adaptive is not None:
-            permit.sent_after = self._adaptive.sent()
-        with self._lock:
-            is_given = permit.is_given = not permit.is_unwanted
-        if not is_given:
-            self._finish(permit, _End.DROPPED, {"total_tokens": 0})
 
-    def _note_waits(self, waits: tuple[float, float, float]) -> None:
+    def _note_waits(self, waits: list[float]) -> None:
         names = ("max_in_flight", "requests_per_minute", "tokens_per_minute")
         is_limited = (self._gate, self._rate, self._budget)
-        for name, limit, waited_s in zip(names, is_limited, waits, strict=True):
+        for name, limit, waited_s in zip(names, is_limited, waits, strict=False):
             if limit is not None:
                 self._seen.waited_s[name] = self._seen.waited_s.get(name, 0.0) + waited_s
         self._seen.num_held_back += sum(waits) > _UNNOTICED_S
@@ -238,11 +240,6 @@ class LimitedEndpoint:
     def _tell_adaptive(self, *, is_waiting: bool) -> None:
         if self._adaptive is not None:
             self._adaptive.holds_back(is_waiting)
-
-    def _on_loop(self, permit: _Permit, end: _End, usage: dict[str, Any] | None) -> None:
-        """Finish a call, on the limits' loop."""
-        with suppress(RuntimeError):  # the loop has ended, and the run with it
-            self._loop.call_soon_threadsafe(self._finish, permit, end, usage)
 
     def _finish(self, permit: _Permit, end: _End, usage: dict[str, Any] | None) -> None:
         self._seen.in_flight -= 1

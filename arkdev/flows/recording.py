@@ -24,7 +24,8 @@ from arkdev.runs.records import (
     TokenRecord,
 )
 from arkdev.runs.writer import RunWriter, iso_time
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session
 
 if TYPE_CHECKING:
     from arkdev.flows.test_plan import PluginTestPlan

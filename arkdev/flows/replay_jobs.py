@@ -26,8 +26,9 @@ from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.masking import masked_urls
 from arkdev.runs.records import Attempt, GroupRecord, TrajectoryRecord, Verdict
 from arkdev.sessions.background import BackgroundLoop
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
+from arkdev.sessions.session import Session, SessionServices
 from arkdev.tape.format import SHARED, TapeHeader
 from arkdev.tape.http_calls import ReplayedTraffic
 from arkdev.tape.model_calls import ReplayedEndpoint

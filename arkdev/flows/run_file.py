@@ -25,7 +25,8 @@ from arkdev.job.capture import Submitter, submitting
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.sessions.background import BackgroundLoop
-from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session, SessionServices
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,8 @@ from arkdev.plugin.host import FunctionHost
 from arkdev.plugin.traffic.patches import traffic_through
 from arkdev.runs.records import GroupRecord
 from arkdev.runs.writer import iso_time, recorded_settings
-from arkdev.sessions.session import AttemptIdentity, SessionServices
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import SessionServices
 from arkdev.tape.callers import Workspace
 from arkdev.tape.format import TapeHeader, TapeWriter, check_free
 from arkdev.tape.http_calls import RecordedTraffic

@@ -21,6 +21,7 @@ from arkdev.harness.thresholds import (
 from arkdev.runs.records import Verdict
 from arkdev.sessions.faults.answers import INJECTED
 from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.sends import HUNG_UP
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ def _all_unreachable(summary: Summary) -> bool:
     words = ("EndpointUnreachableError", "APIConnectionError", "APITimeoutError")
     errors = [error for error in summary.errors if error.source == "rollout"]
     return bool(errors) and all(
-        any(word in error.message for word in words) and INJECTED not in error.message
+        any(word in error.message for word in words)
+        and INJECTED not in error.message
+        and HUNG_UP not in error.message
         for error in errors
     )

@@ -1,6 +1,7 @@
 """The retry rule of the contract, for rollouts and graders alike (decision 1).
 
-Three retries: four attempts in all. FAILURE and RETRY are tried again, SUCCESS and DISCARD end it.
+Three retries: four attempts in all. FAILURE and RETRY are tried again, SUCCESS and DISCARD end it,
+and so does an endpoint that asks for a longer wait than arkdev makes.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Outcome(Generic[_T]):
     num_model_call_retries: int = 0
     limit_wait_s: float = 0.0
     faults: tuple[FaultRecord, ...] = ()
+    is_last: bool = False
+    """No further attempt can help."""
 
 
 async def run_attempts(
@@ -69,7 +72,7 @@ async def run_attempts(
             )
         )
         ended = outcome.verdict in (Verdict.SUCCESS, Verdict.DISCARD)
-        if ended or len(attempts) == MAX_ATTEMPTS:
+        if ended or outcome.is_last or len(attempts) == MAX_ATTEMPTS:
             return outcome, tuple(attempts)
 
 

@@ -26,7 +26,8 @@ class LimitsReport:
     num_timed_out: int = 0
     """Calls of plugins that took longer than their `Runtime.timeout`."""
     num_left_running: int = 0
-    """Of these, how many still ran when the run was over: threads, and tasks that would not end."""
+    """Of these, how many still ran when the run was over: threads of synchronous plugins, and tasks
+    of asynchronous ones that would not end. What plugins started besides is not counted."""
 
     @property
     def is_empty(self) -> bool:

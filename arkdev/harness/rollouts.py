@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from arkdev.errors import PluginResultError
+from arkdev.errors import PluginResultError, PluginTimeoutError
 from arkdev.harness.attempts import (
     VERDICT_OF,
     Outcome,
@@ -20,6 +20,7 @@ from arkdev.harness.attempts import (
 )
 from arkdev.harness.plugin_spans import rollout_span
 from arkdev.observe.attempt import current_attempt, in_flight
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.decorators import PluginKind
@@ -30,7 +31,9 @@ from arkdev.plugin.plain import frozen_copy, to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict, trajectory_id_of
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.sends import HUNG_UP
+from arkdev.sessions.session import Session
 from arkdev.types import (
     ChatCompletionSample,
     GroupRolloutResult,
@@ -157,6 +160,7 @@ class RolloutRunner:
                         num_model_call_retries=outcome.num_model_call_retries,
                         limit_wait_s=outcome.limit_wait_s,
                         faults=handled(session.faults, verdict=Verdict.FAILURE),
+                        is_last=outcome.is_last,
                     )
             if self._on_attempt is not None:
                 self._on_attempt(identity, outcome)
@@ -195,6 +199,7 @@ class RolloutRunner:
         if self.makes_groups:
             arguments = (*arguments, num_trajectories)
         token = current_attempt.set(session)
+        held = current_held_calls.set(session.held_calls)
         in_flight[session] = self._loaded.plugin.is_async
         session.is_in_a_run = True
         self._door.open(session)
@@ -202,7 +207,7 @@ class RolloutRunner:
             session, self._loaded, context=self._context, num_trajectories=num_trajectories
         ) as span:
             try:
-                value = await self._host.invoke(self._loaded, arguments)
+                value = await self._invoke(session, arguments)
                 result = self._read(value, session, num_trajectories=num_trajectories)
                 if result.status is PluginStatus.SUCCESS:
                     session.succeed()
@@ -213,9 +218,12 @@ class RolloutRunner:
                 raise
             except Exception as error:  # noqa: BLE001 (whatever left the plugin becomes data)
                 outcome = outcome_of_exception(error)
+                if session.hung_up:
+                    outcome = replace(outcome, error=f"{outcome.error} ({HUNG_UP})")
             finally:
                 self._door.close(session)
                 current_attempt.reset(token)
+                current_held_calls.reset(held)
                 in_flight.pop(session, None)
             span.tell(outcome)
         return replace(
@@ -224,7 +232,17 @@ class RolloutRunner:
             num_model_call_retries=session.num_retries,
             limit_wait_s=session.limit_wait_s,
             faults=handled(session.faults, verdict=outcome.verdict),
+            is_last=session.must_wait_long,
         )
+
+    async def _invoke(self, session: Session, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return await self._host.invoke(self._loaded, arguments)
+        except PluginTimeoutError:
+            raise
+        except Exception:  # perhaps since its client hung up, which the gateway sees a bit later
+            await session.hang_ups_noticed()
+            raise
 
     def _read(self, value: Any, session: Session, *, num_trajectories: int) -> _Result:
         plugin = self._loaded.plugin

@@ -1,7 +1,8 @@
 """Plugins' HTTP calls within the limits of their hosts, counted over all loops and threads.
 
 A `arkdev.plugin.traffic.exchange.TrafficRule`. A host with a limit of its own and a limit of one of
-its ports has both.
+its ports has both. A synchronous call that blocks an event loop goes over the number of calls under
+way: those that it would wait for may need that loop to end.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from arkdev.endpoints.pace import Gate, even_rate
 from arkdev.job.tools import ToolLimits
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.plugin.traffic.exchange import HttpRequest, HttpResponse, Outcome
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -30,7 +33,9 @@ class ToolUse:
     num_calls: int
     num_held_back: int
     waited_s: float
-    """What calls waited for these limits, added up."""
+    """What calls waited for these limits, added up, those included that were given up meanwhile."""
+    num_over: int = 0
+    """Calls that went although `max_in_flight` were under way, since they blocked an event loop."""
 
 
 class _Host:
@@ -40,8 +45,16 @@ class _Host:
         most, rate = limits.max_in_flight, limits.requests_per_minute
         self.gate = Gate(lambda: most) if most is not None else None
         self.rate = even_rate(rate) if rate is not None else None
-        self.num_calls = self.num_held_back = 0
+        self.num_calls = self.num_held_back = self.num_over = 0
         self.waited_s = 0.0
+
+    async def enter(self, *, may_wait: bool) -> None:
+        if self.gate is None:
+            return
+        if may_wait:
+            await self.gate.enter()
+        else:
+            self.num_over += self.gate.enter_over()
 
     def note(self, waited_s: float) -> None:
         self.num_calls += 1
@@ -78,7 +91,9 @@ class ToolRule:
         passing = _Pass(hosts)
         with self._lock:
             self._passes[id(request)] = passing
-        return asyncio.run_coroutine_threadsafe(self._enter(passing), self._loop)
+        return asyncio.run_coroutine_threadsafe(
+            self._enter(passing, may_wait=not request.blocks_a_loop), self._loop
+        )
 
     def answer(self, _request: HttpRequest) -> Outcome | None:
         """Leave the answer to the service."""
@@ -103,7 +118,7 @@ class ToolRule:
     def use(self) -> tuple[ToolUse, ...]:
         """Return how the limits were used so far; of the hosts that were called."""
         return tuple(
-            ToolUse(name, host.num_calls, host.num_held_back, host.waited_s)
+            ToolUse(name, host.num_calls, host.num_held_back, host.waited_s, host.num_over)
             for name, host in self._hosts.items()
             if host.num_calls
         )
@@ -116,31 +131,43 @@ class ToolRule:
         names = (shown, f"{shown}:{port}")
         return [self._hosts[name] for name in names if name in self._hosts]
 
-    async def _enter(self, passing: _Pass) -> None:
+    async def _enter(self, passing: _Pass, *, may_wait: bool) -> None:
         """Take all places first, in one order for all calls, then wait for the rates."""
-        entered: list[_Host] = []
-        waited_s = dict.fromkeys(map(id, passing.hosts), 0.0)
-        try:
-            for host in passing.hosts:
-                started = time.monotonic()
-                if host.gate is not None:
-                    await host.gate.enter()
-                entered.append(host)
-                waited_s[id(host)] += time.monotonic() - started
-            for host in passing.hosts:
-                started = time.monotonic()
-                if host.rate is not None:
-                    await host.rate.acquire()
-                waited_s[id(host)] += time.monotonic() - started
-        except asyncio.CancelledError:
-            _leave(entered)
-            raise
-        for host in passing.hosts:
-            host.note(waited_s[id(host)])
+        held = current_held_calls.get()
+        with held.timed() if held else nullcontext():
+            await self._take(passing, may_wait=may_wait)
         with self._lock:
             is_given = passing.is_given = not passing.has_ended
         if not is_given:
             _leave(passing.hosts)
+
+    async def _take(self, passing: _Pass, *, may_wait: bool) -> None:
+        entered: list[_Host] = []
+        waited_s = dict.fromkeys(passing.hosts, 0.0)
+        try:
+            for host in passing.hosts:
+                with _counted(waited_s, host):
+                    await host.enter(may_wait=may_wait)
+                entered.append(host)
+            for host in passing.hosts:
+                with _counted(waited_s, host):
+                    if host.rate is not None:
+                        await host.rate.acquire()
+        except asyncio.CancelledError:
+            _leave(entered)
+            raise
+        finally:
+            for host in passing.hosts:
+                host.note(waited_s[host])
+
+
+@contextmanager
+def _counted(waited_s: dict[_Host, float], host: _Host) -> Iterator[None]:
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        waited_s[host] += time.monotonic() - started
 
 
 def _leave(hosts: list[_Host]) -> None:

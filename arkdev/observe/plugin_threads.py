@@ -20,9 +20,16 @@ from typing import Any
 
 from arkdev.observe.attempt import attempt_here, current_attempt, thread_of
 from arkdev.observe.following_threads import Enter, threads_carry
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.observe.spans import current_span, own_threads
 
-_OF_A_CALL: tuple[ContextVar[Any], ...] = (current_attempt, thread_of, current_span, own_threads)
+_OF_A_CALL: tuple[ContextVar[Any], ...] = (
+    current_attempt,
+    current_held_calls,
+    thread_of,
+    current_span,
+    own_threads,
+)
 
 
 def threads_follow() -> AbstractContextManager[None]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from arkdev.errors import PluginError, PluginTimeoutError
+from arkdev.observe.held_calls import HeldCalls, current_held_calls
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
 from arkdev.plugin.source import place_of_exception, text_of_exception
 from arkdev.plugin.threads import abandoned_calls
+
+_LOOK_EVERY_S = 0.05
+"""While a call is held back and little of the plugin's time is left."""
+_TOLD_FROM_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,9 @@ class FunctionHost(Protocol):
 
     `invoke` calls the plugin with the documented arguments, by position, and returns what it
     returned, unread. It raises whatever the plugin raised, `PluginTimeoutError` when the call took
-    longer than its `Runtime.timeout` (the contract's maximum of 900 s when none is set), and
-    `PluginError` when the plugin tried to end the process or was cancelled from inside.
+    longer than its `Runtime.timeout` (the contract's maximum of 900 s when none is set; the time in
+    which limits held calls of its back does not count), and `PluginError` when the plugin tried to
+    end the process or was cancelled from inside.
     """
 
     capabilities: HostCapabilities
@@ -63,19 +70,26 @@ class InProcessHost:
         A call that took too long is cancelled and left behind, not waited for: the caller ends
         the attempt first, so that what the plugin does on its way out is refused.
         """
+        held = current_held_calls.get() or HeldCalls()
+        token = current_held_calls.set(held)
+        call = asyncio.ensure_future(_call(loaded, arguments))
+        current_held_calls.reset(token)
         plugin = loaded.plugin
         timeout_s = plugin.runtime.timeout or MAX_TIMEOUT_S
-        call = asyncio.ensure_future(_call(loaded, arguments))
         try:
-            done, _ = await asyncio.wait({call}, timeout=timeout_s)
+            is_done = await _is_done_in_time(call, held, timeout_s=timeout_s)
         except asyncio.CancelledError:
             self._leave_behind(call)
             raise
-        if not done:
+        finally:
+            held.close()
+        if not is_done:
             self._leave_behind(call)
             self.num_timed_out += 1
+            besides = f" besides {held.held_s:.3g} s in which limits held calls of its back"
             raise PluginTimeoutError(
-                f"{plugin.name} took longer than {timeout_s:g} s",
+                f"{plugin.name} took longer than {timeout_s:g} s"
+                + (besides if held.held_s >= _TOLD_FROM_S else ""),
                 where=plugin.place,
                 hint="make it faster, or raise Runtime(timeout=...) up to 900",
             )
@@ -99,6 +113,19 @@ class InProcessHost:
 
     async def close(self) -> None:
         """Nothing to release."""
+
+
+async def _is_done_in_time(call: asyncio.Task[Any], held: HeldCalls, *, timeout_s: float) -> bool:
+    """Wait for a call; its clock stands still while limits hold calls of its back."""
+    started = time.monotonic()
+    while True:
+        left_s = timeout_s - (time.monotonic() - started - held.held_s)
+        if left_s <= 0:
+            return call.done()
+        wait_s = max(left_s, _LOOK_EVERY_S) if held.is_holding else left_s
+        done, _ = await asyncio.wait({call}, timeout=wait_s)
+        if done:
+            return True
 
 
 async def _call(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:

@@ -3,7 +3,8 @@
 It speaks Chat Completions and Responses under ``proxy.url``; the key of a request is the session's
 `jwt_token`. A stream is made of the complete answer, which is what the session records. Errors come
 back in the platform's envelope, with ``x-should-retry: false``: the session has tried again
-already, and the client's own retries would multiply them.
+already, and the client's own retries would multiply them. A request that comes again without a good
+answer to it, or whose header says so, is noted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Awaitable, Callable
+from hashlib import blake2b
 from typing import Any
 
 from aiohttp import web  # noqa: TID253 (the leaf)
@@ -44,6 +46,7 @@ _WIRE_NAMES = {
 }
 _RETRY_COUNT_HEADER = "x-stainless-retry-count"
 """openai's clients say here how often they have sent this request before."""
+_FIRST_ERROR_STATUS = 400
 _NOT_FORWARDED = ("stream", "stream_options", "n", "seed")
 
 
@@ -52,6 +55,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._failed: dict[Session, set[bytes]] = {}
+        """Of open sessions: hashes of the requests that have no good answer."""
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -80,11 +85,13 @@ class Gateway:
     def open(self, session: Session) -> None:
         """Let the session's key in."""
         self._sessions[session.jwt_token] = session
+        self._failed[session] = set()
 
     def close(self, session: Session) -> None:
         """Refuse the session's key from now on, and end its attempt."""
         session.close()
         self._sessions.pop(session.jwt_token, None)
+        self._failed.pop(session, None)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -98,7 +105,8 @@ class Gateway:
         answer = session.complete(
             {**call, "messages": messages}, via=_via(request), sampling=sampling
         )
-        return await _answered(request, answer, stream=_chat_stream, body=body)
+        answered = _answered(request, answer, stream=_chat_stream, body=body)
+        return await self._watched(answered, request, session)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -107,7 +115,25 @@ class Gateway:
             return error.response
         call, sampling = _split(session, body)
         answer = session.respond(call, via=_via(request), sampling=sampling)
-        return await _answered(request, answer, stream=_responses_stream, body=body)
+        answered = _answered(request, answer, stream=_responses_stream, body=body)
+        return await self._watched(answered, request, session)
+
+    async def _watched(
+        self, answered: Awaitable[web.StreamResponse], request: web.Request, session: Session
+    ) -> web.StreamResponse:
+        """Note a request that comes again after one without a good answer."""
+        failed = self._failed.get(session, set())
+        digest = blake2b(request.path.encode() + await request.read(), digest_size=16).digest()
+        if digest in failed:
+            session.note("client_retried")
+        status = _FIRST_ERROR_STATUS  # where the client hangs up
+        try:
+            response = await answered
+            status = response.status
+        finally:  # only now: the same request at the same time is a sample more
+            if status >= _FIRST_ERROR_STATUS:
+                failed.add(digest)
+        return response
 
     def _session(self, request: web.Request) -> Session:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()

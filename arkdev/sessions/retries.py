@@ -9,8 +9,8 @@ wait nothing is held: neither a slot of the endpoint nor one of another sample.
 from __future__ import annotations
 
 import asyncio
-import math
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-from arkdev.errors import EndpointError, EndpointResponseError
+from arkdev.errors import EndpointError, EndpointResponseError, LongWaitError
 
 MAX_RETRIES = 2
 """A model call goes out three times in all, as the documented clients send it."""
@@ -26,6 +26,8 @@ MAX_RETRIES = 2
 _DATE_RESOLUTION_S = 1.0
 """A date has no fractions: the moment that it means is up to a second later."""
 _SPREAD = 0.25
+_DIGITS = re.compile(r"[0-9]{1,300}(\.[0-9]+)?")
+"""`float` alone would take ``1_0`` for 10, and ``inf``."""
 
 _T = TypeVar("_T")
 
@@ -43,7 +45,7 @@ class RetryPolicy:
     longest_wait_s: float = 30.0
     """Of a back-off."""
     longest_retry_after_s: float = 60.0
-    """An endpoint that asks for more gets no further try."""
+    """An endpoint that asks for more gets no further try, also not from another attempt."""
     draw: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
 
@@ -56,7 +58,7 @@ class RetryPolicy:
 
         What the endpoint asks for is a minimum: up to a quarter of it, at least up to
         `first_wait_s`, is added, so that calls which were told the same time spread out. Raises
-        `EndpointResponseError` when the endpoint asks for more than `longest_retry_after_s`.
+        `LongWaitError` when the endpoint asks for more than `longest_retry_after_s`.
         """
         if not isinstance(error, EndpointResponseError):
             return self.wait_s(retry)
@@ -67,8 +69,8 @@ class RetryPolicy:
             raise self._asks_too_much(error, asked_s) from error
         return asked_s + self.draw() * max(self.first_wait_s, _SPREAD * asked_s)
 
-    def _asks_too_much(self, error: EndpointResponseError, asked_s: float) -> EndpointResponseError:
-        return EndpointResponseError(
+    def _asks_too_much(self, error: EndpointResponseError, asked_s: float) -> LongWaitError:
+        return LongWaitError(
             f"{error.message} (it asks to wait {asked_s:,.0f} s before the next try; "
             f"arkdev waits at most {self.longest_retry_after_s:g} s)",
             status=error.status,
@@ -118,11 +120,7 @@ def asked_wait_s(headers: Mapping[str, str], *, now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return float(text) if _DIGITS.fullmatch(text.strip()) else None
 
 
 def _until(text: str, *, now: float) -> float | None:

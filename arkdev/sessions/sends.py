@@ -17,6 +17,8 @@ from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlace, FaultPlan, Strike
 from arkdev.sessions.turns import Call
 
+HUNG_UP = "the plugin's client hung up before the answer came"
+
 
 class Sends:
     """Sends one model call, as often as it is asked to. `plan` is None where nothing is injected.
@@ -27,6 +29,7 @@ class Sends:
     def __init__(
         self, call: Call, *, log: FaultLog, plan: FaultPlan | None, trajectory: str, attempt: int
     ) -> None:
+        self.via = call.via
         self._call = call
         self._log = log
         self._plan = plan
@@ -47,6 +50,11 @@ class Sends:
             # a call that the plugin's own patience ended while it was made slow has its record
             fault = self._fault or self._record(kind_of(error), error.message, is_injected=False)
             self._unanswered.append(fault)
+            raise
+        except asyncio.CancelledError:
+            # after the end of the attempt, which cuts its calls, nothing is recorded
+            if self.via == "raw" and self._fault is None:
+                self._record("timeout", HUNG_UP, is_injected=False)
             raise
 
     def made_good(self) -> None:

@@ -14,43 +14,27 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.call_clock import CallClock
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.errors import ArkdevError, LateCallError
+from arkdev.errors import ArkdevError, LateCallError, LongWaitError
 from arkdev.observe.attempt import AttemptPlace
+from arkdev.observe.held_calls import HeldCalls
 from arkdev.observe.spans import Span
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode, ResponseTree
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
-from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord, trajectory_id_of
+from arkdev.runs.records import FaultRecord, FaultSide, TurnRecord
 from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
-from arkdev.sessions.sends import Sends
+from arkdev.sessions.sends import HUNG_UP, Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
-
-@dataclass(frozen=True)
-class AttemptIdentity:
-    """Which attempt of which rollout this is. `run_seed` makes the run's answers repeatable."""
-
-    sample_index: int
-    generation: int
-    attempt: int
-    run_seed: int = 0
-    phase: str = "test"
-    step: int | None = None
-
-    @property
-    def trajectory_id(self) -> str:
-        """See `trajectory_id_of`."""
-        return trajectory_id_of(
-            self.sample_index, self.generation, phase=self.phase, step=self.step
-        )
+_LOOKS_FOR_HANG_UPS, _LOOK_EVERY_S = 40, 0.005
 
 
 @dataclass
@@ -82,6 +66,7 @@ class Session:
         self.is_in_a_run = False
         self.span: Span | None = None
         self.endpoint = services.endpoint
+        self.held_calls = HeldCalls()
         self._chat = Conversation()
         self._last_call: tuple[int, ResponseNode | None] = (-1, None)
         """Its order, and its response unless it was a chat call."""
@@ -96,9 +81,12 @@ class Session:
         self.answered_later = self._faults.answered_later
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
+        self.must_wait_long = False
+        """The endpoint asked for a longer wait than arkdev makes: no further attempt helps."""
         self.limit_wait_s = 0.0
         """What model calls waited for the endpoint's limits, all of them together."""
-        self._under_way: set[CallClock] = set()
+        self._under_way: dict[CallClock, str] = {}
+        """With the way that each call came."""
         self._lock = threading.Lock()
         self._is_open = True
 
@@ -139,7 +127,7 @@ class Session:
         failed and sending it again did not help.
         """
         order = next(self._order)
-        call = Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        call = Call(body, order=order, seed=self.identity.seed(order), via=via)
         return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
 
     async def respond(
@@ -164,7 +152,7 @@ class Session:
         call = Call(
             body,
             order=next(self._order),
-            seed=_seed(self.identity, *key),
+            seed=self.identity.seed(*key),
             via=via,
             place=Place(parent, key, num_instructions),
         )
@@ -183,7 +171,7 @@ class Session:
             body=call.body,
             sampling={**self.sampling, **(sampling or {})},
             seed=call.seed,
-            clock=CallClock(timeout_s),
+            clock=CallClock(timeout_s, while_held=self.held_calls.timed),
         )
         started = time.perf_counter()
         self._end_tool_time(started)
@@ -198,6 +186,7 @@ class Session:
             answer, call.num_retries = await self._send(sends, request)
         except ArkdevError as error:
             self._failed.append((call.body, f"{type(error).__name__}: {error.message}"))
+            self.must_wait_long |= isinstance(error, LongWaitError)
             raise
         sends.made_good()
         waited_s = request.clock.waited_s
@@ -287,6 +276,18 @@ class Session:
         """What went wrong so far."""
         return self._faults.records
 
+    async def hang_ups_noticed(self) -> None:
+        """Wait a moment for raw calls whose client may have hung up; call it before `close`."""
+        for _ in range(_LOOKS_FOR_HANG_UPS):
+            if "raw" not in self._under_way.copy().values():
+                return
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    @property
+    def hung_up(self) -> bool:
+        """True when the last that went wrong was that a client hung up on its call."""
+        return any(fault.detail == HUNG_UP for fault in self.faults[-1:])
+
     def close(self) -> None:
         """End the attempt: from now on its calls are refused and nothing is recorded.
 
@@ -353,7 +354,7 @@ class Session:
             async with clock:
                 with self._lock:
                     self._refuse_if_late()
-                    self._under_way.add(clock)
+                    self._under_way[clock] = sends.via
                 return await send_with_retries(
                     lambda: sends.send(services.endpoint, request),
                     policy=services.retries,
@@ -364,7 +365,7 @@ class Session:
             raise
         finally:
             with self._lock:
-                self._under_way.discard(clock)
+                self._under_way.pop(clock, None)
                 self.limit_wait_s += clock.waited_s
 
     def _count_retry(self) -> None:
@@ -386,15 +387,3 @@ class Session:
             last = self._turns[-1] if self._turns else None
             if last and last.tool_duration_s is None and last.tool_calls:
                 last.tool_duration_s = now - last.ended
-
-
-def _seed(identity: AttemptIdentity, *place: int | str) -> int:
-    """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
-
-    `place` is the call's number in the attempt, or its place in the tree of responses.
-    """
-    who = [identity.run_seed, identity.sample_index, identity.generation, identity.attempt]
-    # a sample has its turn again in each epoch
-    when = [] if identity.step is None else [identity.phase, identity.step]
-    text = str([*who, *when, *place])
-    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")

@@ -12,8 +12,9 @@ from arkdev.endpoints.registry import SCRIPTED, open_endpoint
 from arkdev.harness.sampling import resolve_sampling
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.sessions.gateway import Gateway
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity, Session, SessionServices
+from arkdev.sessions.session import Session, SessionServices
 from arkdev.testing.background import Background
 from arkdev.testing.tracebacks import with_short_tracebacks
 from arkdev.types import ChatCompletionSample

@@ -28,7 +28,8 @@ from arkdev.harness.thresholds import (
 from arkdev.observe.log_lines import LogLine
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session
 from arkdev.testing.options import request_of
 from arkdev.testing.tracebacks import with_short_tracebacks
 

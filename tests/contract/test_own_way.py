@@ -29,8 +29,8 @@ from arkdev.errors import (
 from arkdev.plugin.client_settings import has_settings_of_its_own
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.runs.records import Verdict
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity
 from tests.running import LINE, answer, running, tool_call
 
 openai_range = pytest.mark.openai_range

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arkdev.runs.reader import RunReader
-from tests.integration.workspace import Workspace
+from tests.integration.loopback import listening
+from tests.integration.workspace import Command, Workspace
 
 HEAD = """
     import asyncio, concurrent.futures, threading, time
@@ -125,3 +127,63 @@ def test_the_command_ends_whatever_a_plugin_leaves_behind(workspace: Workspace, 
     (record,) = RunReader(out).trajectories()
     assert [attempt.error for attempt in record.attempts] == [record.attempts[0].error] * 4
     assert "PluginTimeoutError" in str(record.attempts[0].error)
+
+
+LEAVES_A_PROGRAM = """
+    import asyncio, pathlib
+    from arkdev import Runtime, rollout
+
+    @rollout(runtime=Runtime(timeout=0.5))
+    async def answer(context, proxy, sample):
+        program = await asyncio.create_subprocess_exec("sleep", "211")
+        with pathlib.Path("pids").open("a", encoding="utf-8") as pids:
+            pids.write(f"{program.pid}\\n")
+        await asyncio.sleep(60)
+"""
+
+
+def test_programs_of_plugins_that_ran_out_of_time_end_with_the_command(
+    workspace: Workspace,
+) -> None:
+    workspace.write("plugins/rollout.py", LEAVES_A_PROGRAM)
+    workspace.samples("hello")
+    process = workspace.start("test", "plugin")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"ended 4 programs that plugins had started" in said
+    pids = (workspace.root / "pids").read_text(encoding="utf-8").split()
+    assert len(pids) == 4
+    alive = subprocess.run(["ps", "-p", ",".join(pids)], capture_output=True, check=False)
+    assert alive.returncode != 0
+
+
+IMPATIENT = """
+    import openai
+    from arkdev import rollout
+
+    @rollout
+    def answer(context, proxy, sample):
+        client = openai.OpenAI(
+            base_url=proxy.url, api_key=proxy.jwt_token, timeout=0.3, max_retries=0
+        )
+        client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+"""
+
+
+def test_a_raw_client_s_own_timeout_is_a_fault_of_the_call_and_no_unreachable_endpoint(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    def late(_number: int, _body: dict[str, Any]) -> tuple[int, Any]:
+        time.sleep(0.6)
+        return 500, {}
+
+    workspace.write("plugins/rollout.py", IMPATIENT)
+    workspace.samples("hello")
+    with listening(late) as server:
+        told = arkdev("test", "plugin", "--endpoint", server.url, "--out", "out")
+    assert told.exit_code == 1
+    (trajectory,) = RunReader(workspace.root / "out").trajectories()
+    for attempt in trajectory.attempts:
+        assert [(fault.side, fault.kind) for fault in attempt.faults] == [("model", "timeout")]
+        assert "APITimeoutError" in attempt.error
+        assert "the plugin's client hung up before the answer came" in attempt.error

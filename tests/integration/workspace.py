@@ -28,8 +28,9 @@ from arkdev.harness.summary import Summary
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import GroupRecord, TrajectoryRecord
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.session import Session
 
 ASK_ONCE = """
     from arkdev import rollout

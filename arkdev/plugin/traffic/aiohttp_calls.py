@@ -2,7 +2,8 @@
 
 A call is held back before aiohttp starts the clock of its total timeout. The rest happens in the
 innermost middleware, which sees each request of a redirect and of the user's own middlewares by
-itself.
+itself. A call with middlewares of the user's is held back there too, since they may make calls of
+their own first, which must not wait for this one; its total timeout then runs meanwhile.
 """
 
 from __future__ import annotations
@@ -58,15 +59,19 @@ def _requesting(original: Callable[..., Any], passage: Passage) -> Callable[...,
             request = _announced(session, method, url, options)
         if request is None or not passage.is_for(request.url):
             return await original(session, method, url, middlewares=middlewares, **options)
-        await passage.async_hold(request)
         outer = session._middlewares if middlewares is None else middlewares
-        own = _Middleware(passage, request, is_decoded=_is_decoded(session, options))
+        if outer:
+            first = None
+        else:
+            await passage.async_hold(request)
+            first = request
+        own = _Middleware(passage, first, is_decoded=_is_decoded(session, options))
         try:
             return await original(
                 session, method, url, middlewares=(*(outer or ()), own), **options
             )
         finally:
-            if own.first is not None:  # refused by aiohttp, or answered by an outer middleware
+            if own.first is not None:  # refused by aiohttp
                 passage.give_up(own.first)
 
     return _request
@@ -135,9 +140,9 @@ def _seen(method: str, url: URL, headers: Any, body: Any) -> HttpRequest:
 
 
 class _Middleware:
-    """Takes the requests of one call through the rules; the first has been held back already."""
+    """Takes the requests of one call through the rules; `first` has been held back already."""
 
-    def __init__(self, passage: Passage, first: HttpRequest, *, is_decoded: bool) -> None:
+    def __init__(self, passage: Passage, first: HttpRequest | None, *, is_decoded: bool) -> None:
         self._passage = passage
         self.first: HttpRequest | None = first
         self._is_decoded = is_decoded

@@ -30,6 +30,9 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes | None
     """None: a stream, which cannot be read before it is sent."""
+    blocks_a_loop: bool = False
+    """A synchronous call in a thread that runs an event loop: what waits for that loop waits for
+    it."""
 
     @property
     def host(self) -> str:
@@ -81,8 +84,9 @@ class TrafficRule(Protocol):
         """Hold the call back until the future is done; None: do not.
 
         Rules are asked one after the other. The future must not wait for the caller's thread, which
-        a synchronous client blocks (and its event loop with it). It is cancelled when the plugin
-        gives the call up meanwhile.
+        a synchronous client blocks; of one that `blocks_a_loop`, nor for other calls to end: they
+        may need that loop. It is cancelled when the plugin gives the call up meanwhile, and when
+        the plugin's attempt ends.
         """
         ...
 

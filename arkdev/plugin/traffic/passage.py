@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TypeVar
 
 from arkdev.errors import ArkdevError
 from arkdev.observe.attempt import attempt_here
+from arkdev.observe.held_calls import current_held_calls, late_call
 from arkdev.plugin.traffic.exchange import (
     HttpFailure,
     HttpRequest,
@@ -65,14 +69,17 @@ class Passage:
         """Take a call through the rules, in a thread.
 
         Returns the library's own response, or what is to be given in its place; raises what `send`
-        raised, which `failure` puts into words.
+        raised, which `failure` puts into words, and `LateCallError` when the attempt ended while
+        the call was held back.
         """
+        if _runs_a_loop():
+            request = replace(request, blocks_a_loop=True)
         ending = _Ending(self._rules, request, failure)
         with ending:
             for rule in self._rules:
                 hold = rule.before(request)
                 if hold is not None:
-                    hold.result()
+                    _wait(hold)
             ending.start()
             native, outcome = None, self._answer(request)
             if outcome is None:
@@ -121,7 +128,7 @@ class Passage:
         for rule in self._rules:
             hold = rule.before(request)
             if hold is not None:
-                await asyncio.wrap_future(hold)
+                await _async_wait(hold)
 
     def _answer(self, request: HttpRequest) -> Outcome | None:
         for rule in self._rules:
@@ -135,6 +142,40 @@ class Passage:
             for rule in self._rules:
                 outcome = rule.changed(request, outcome)
         return outcome
+
+
+def _runs_a_loop() -> bool:
+    """Tell whether this thread's event loop stands still while the caller waits."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _wait(hold: Future[None]) -> None:
+    """Wait in a thread until a call may go on; raises `LateCallError` when it must not any more."""
+    held = current_held_calls.get()
+    try:
+        with held.holding(hold) if held else nullcontext():
+            hold.result()
+    except CancelledError:  # nobody else cancels it: the caller's thread waits here
+        raise late_call() from None
+
+
+async def _async_wait(hold: Future[None]) -> None:
+    """Do the same on an event loop, where the plugin can also give the call up."""
+    held = current_held_calls.get()
+    with held.holding(hold) if held else nullcontext():
+        waiting = asyncio.wrap_future(hold)
+        try:
+            await asyncio.wait({waiting})
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
+        if waiting.cancelled():
+            raise late_call()
+        waiting.result()
 
 
 class _Ending:

@@ -72,6 +72,28 @@ async def test_calls_under_way_are_counted_over_both_loops(background):
     assert (endpoint.peak, calls.use().peak_in_flight) == (3, 3)
 
 
+async def test_a_call_that_blocks_a_loop_does_not_wait_for_calls_that_need_that_loop(background):
+    calls = limited(Watched(delay_s=0.1), background, max_in_flight=1)
+    here = asyncio.create_task(calls.complete(request()))
+    await asyncio.sleep(0.05)
+    there = asyncio.run_coroutine_threadsafe(calls.complete(request()), background.loop)
+    assert there.result(timeout=2)  # this loop stands still
+    assert await here
+    assert calls.use().peak_in_flight == 1
+
+
+async def test_the_wait_of_a_call_that_is_given_up_counts(background):
+    calls = limited(Watched(delay_s=1.0), background, max_in_flight=1)
+    tasks = [asyncio.create_task(calls.complete(request())) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await background.call(asyncio.sleep(0.01))
+    assert calls.use().waited_s["max_in_flight"] > 0.15
+    assert calls.use().num_held_back == 2
+
+
 async def test_waiting_is_no_part_of_a_call_s_time_and_its_timeout_begins_after_it(background):
     calls = limited(Watched(delay_s=0.05), background, max_in_flight=1)
     requests = [request() for _ in range(4)]

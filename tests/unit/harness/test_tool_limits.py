@@ -6,9 +6,12 @@ import time
 
 import pytest
 
+from arkdev.errors import LateCallError
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.job.tools import ToolLimits
+from arkdev.observe.held_calls import HeldCalls, current_held_calls
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse
+from arkdev.plugin.traffic.passage import Passage
 from arkdev.sessions.background import BackgroundLoop
 
 DONE = HttpResponse(200, {}, b"")
@@ -142,3 +145,53 @@ async def test_a_call_that_is_given_up_while_it_waits_takes_no_place(background)
     async with asyncio.timeout(2):
         for _ in range(3):
             await Calls(rule).call("http://h/")
+
+
+def sent(calls):
+    def send():
+        calls.append(time.monotonic())
+        return None, DONE
+
+    return send
+
+
+async def test_a_call_that_blocks_an_event_loop_goes_over_the_places_and_is_counted(background):
+    rule = ToolRule({"h": ToolLimits(max_in_flight=1)}, loop=background.loop)
+    passage, calls = Passage([rule]), []
+    inside = request("http://h/")
+    await asyncio.wrap_future(rule.before(inside))  # its answer needs this loop
+    passage.through(request("http://h/"), sent(calls), failure=None)
+    assert len(calls) == 1
+    rule.after(inside, DONE, duration_s=0.0)
+    await asyncio.to_thread(passage.through, request("http://h/"), sent(calls), failure=None)
+    (use,) = rule.use()
+    assert (len(calls), use.num_calls, use.num_over) == (2, 3, 1)
+
+
+@pytest.mark.parametrize("way", ["thread", "event loop"])
+async def test_a_held_call_of_an_ended_attempt_is_refused_and_leaves_the_queue(background, way):
+    rule = ToolRule({"h": ToolLimits(max_in_flight=1)}, loop=background.loop)
+    passage, calls, held = Passage([rule]), [], HeldCalls()
+    inside = request("http://h/")
+    await asyncio.wrap_future(rule.before(inside))
+    current_held_calls.set(held)
+
+    async def send():
+        return sent(calls)()
+
+    if way == "thread":
+        call = asyncio.to_thread(passage.through, request("http://h/"), sent(calls), failure=None)
+    else:
+        call = passage.async_through(request("http://h/"), send, failure=None)
+    waiting = asyncio.create_task(call)
+    async with asyncio.timeout(2):
+        await asyncio.sleep(0.05)
+        assert held.is_holding
+        held.close()
+        with pytest.raises(LateCallError, match="after the end of its attempt"):
+            await waiting
+        rule.after(inside, DONE, duration_s=0.0)
+        with pytest.raises(LateCallError):  # and so is one that comes later
+            await passage.async_through(request("http://h/"), send, failure=None)
+        await Calls(rule).call("http://h/")
+    assert calls == []

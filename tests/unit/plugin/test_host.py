@@ -10,6 +10,7 @@ import pytest
 
 from arkdev import Runtime, rollout
 from arkdev.errors import PluginError, PluginTimeoutError
+from arkdev.observe.held_calls import current_held_calls
 from arkdev.plugin.host import InProcessHost
 from arkdev.plugin.loading import load_plugin
 
@@ -49,6 +50,22 @@ async def test_a_plugin_that_takes_too_long_is_left_behind(is_async):
     assert time.perf_counter() - started < 1
     assert late.value.where.startswith(__file__)
     release.set()
+
+
+@pytest.mark.parametrize("own_s", [0.0, 0.3])
+async def test_the_clock_of_a_plugin_stands_still_while_limits_hold_its_calls_back(own_s):
+    @rollout(runtime=Runtime(timeout=0.1))
+    async def held(context, proxy, sample):
+        with current_held_calls.get().timed():
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(own_s)
+        return "in time"
+
+    if not own_s:
+        assert await invoke(held) == "in time"
+        return
+    with pytest.raises(PluginTimeoutError, match=r"0\.1 s besides 0\.2\d* s in which limits held"):
+        await invoke(held)
 
 
 async def test_a_plugin_that_will_not_be_cancelled_is_not_waited_for(caplog):

@@ -215,3 +215,37 @@ async def test_a_long_conversation_fits():
     async with running([text]) as run:
         status, body, _ = await post(run, run.session(), data=io.BytesIO(long))
     assert (status, body["choices"][0]["message"]["content"]) == (200, text)
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_request_that_comes_again_after_an_error_is_noted(again):
+    body = REQUEST if again else {**REQUEST, "messages": [{"role": "user", "content": "other"}]}
+    error = EndpointResponseError("slow down", status=429, is_transient=True)
+    async with running([error, "fine", "fine"], retries=NO_RETRIES) as run:
+        session = run.session()
+        assert (await post(run, session))[0] == 429
+        assert (await post(run, session, body))[0] == 200
+        assert (await post(run, session, {**REQUEST, "user": "someone"}))[0] == 200
+    assert ("client_retried" in session.warnings) == again
+
+
+async def test_the_same_request_at_the_same_time_is_none_that_comes_again():
+    async with running(["fine"], delay_s=0.05) as run:
+        session = run.session()
+        await asyncio.gather(post(run, session), post(run, session))
+    assert "client_retried" not in session.warnings
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_a_client_that_hangs_up_leaves_a_fault_unless_its_attempt_has_ended(has_ended):
+    async with running(["late"], delay_s=5) as run:
+        session = run.session()
+        call = asyncio.create_task(post(run, session))
+        await asyncio.sleep(0.1)
+        if has_ended:
+            run.gateway.close(session)
+        call.cancel()
+        await asyncio.wait({call})
+        await asyncio.sleep(0.1)
+    faults = [(fault.kind, fault.target, fault.is_injected) for fault in session.faults]
+    assert faults == ([] if has_ended else [("timeout", "call 1", False)])

@@ -8,7 +8,8 @@ import pytest
 
 from arkdev.errors import EndpointResponseError
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
-from arkdev.sessions.session import AttemptIdentity, Session
+from arkdev.sessions.identity import AttemptIdentity
+from arkdev.sessions.session import Session
 from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call
 
 FLAT_TOOL = {"type": "function", **WEATHER_TOOL["function"]}

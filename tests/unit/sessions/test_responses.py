@@ -22,7 +22,7 @@ from arkdev.endpoints.scripted.model import ScriptedModel
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.errors import EndpointResponseError, LateCallError, PluginError
 from arkdev.runs.records import Verdict
-from arkdev.sessions.session import AttemptIdentity
+from arkdev.sessions.identity import AttemptIdentity
 from tests.running import LINE, answer, running, tool_call, with_tokens
 
 openai = pytest.importorskip("openai")

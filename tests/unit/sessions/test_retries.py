@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from pydantic import SecretStr
 
+from arkdev import rollout
 from arkdev.endpoints.limits import LimitedEndpoint
 from arkdev.endpoints.remote import RemoteEndpoint
 from arkdev.endpoints.spec import EndpointLimits, EndpointSpec
@@ -19,7 +20,7 @@ from arkdev.errors import (
     LateCallError,
 )
 from arkdev.sessions.retries import RetryPolicy, asked_wait_s
-from tests.running import QUESTION, running
+from tests.running import LINE, QUESTION, running
 from tests.unit.endpoints.chat_server import ChatServer, completion
 
 NOW = 1_790_000_000.4
@@ -184,3 +185,22 @@ async def _post(session):
         client.post(f"{session.url}/chat/completions", json=QUESTION, headers=headers) as answer,
     ):
         return json.dumps(await answer.json())
+
+
+async def test_a_rollout_whose_endpoint_asks_for_a_long_wait_is_not_attempted_again():
+    @rollout
+    async def patient(context, proxy, sample):
+        client = proxy.async_rollout_client()
+        await client.chat.completions.create(model="m", messages=LINE["messages"])
+
+    async with running([busy(retry_after="3600")]) as run:
+        finished = await run.rollout(patient)
+    assert len(run.requests) == 1
+    (attempt,) = finished.record.attempts
+    assert "asks to wait 3,600 s" in attempt.error
+
+
+@pytest.mark.parametrize("text", ["1_0", "+10", "inf", "nan", "1e1", "١٠", "10 s"])
+def test_a_wait_is_read_only_from_digits(text):
+    assert asked_wait_s({"retry-after": text}, now=0.0) is None
+    assert asked_wait_s({"retry-after-ms": text, "retry-after": "7"}, now=0.0) == 7

@@ -13,8 +13,8 @@ from arkdev.errors import (
 )
 from arkdev.plugin.threads import call_in_thread
 from arkdev.runs.records import Verdict
+from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from arkdev.sessions.session import AttemptIdentity
 from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call, with_tokens
 
 BODY = {"messages": LINE["messages"]}
@@ -250,8 +250,6 @@ async def test_seeds_are_the_same_whatever_ran_beside():
 
 
 def test_run_sample_generation_attempt_and_turn_make_the_seed():
-    from arkdev.sessions.session import _seed
-
     identities = [
         AttemptIdentity(0, 0, 0),
         AttemptIdentity(1, 0, 0),
@@ -259,9 +257,9 @@ def test_run_sample_generation_attempt_and_turn_make_the_seed():
         AttemptIdentity(0, 0, 1),
         AttemptIdentity(0, 0, 0, run_seed=1),
     ]
-    seeds = {_seed(identity, order) for identity in identities for order in range(3)}
+    seeds = {identity.seed(order) for identity in identities for order in range(3)}
     assert len(seeds) == 15
-    assert _seed(AttemptIdentity(0, 0, 0), 0) == _seed(AttemptIdentity(0, 0, 0, phase="train"), 0)
+    assert AttemptIdentity(0, 0, 0).seed(0) == AttemptIdentity(0, 0, 0, phase="train").seed(0)
 
 
 async def test_of_overlapping_calls_the_one_made_last_is_the_trajectory():

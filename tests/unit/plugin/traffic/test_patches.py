@@ -22,7 +22,7 @@ import requests
 import urllib3
 
 from arkdev.errors import ArkdevError
-from arkdev.plugin.traffic.exchange import HttpFailure, HttpResponse
+from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse
 from arkdev.plugin.traffic.patches import traffic_through
 from tests.unit.plugin.traffic.service import Rule, Service, attempted, json_response, serving
 
@@ -523,20 +523,51 @@ async def test_a_call_that_the_plugin_gives_up_ends(service: Service) -> None:
 
 
 async def test_a_call_that_aiohttp_does_not_send_ends_too(service: Service) -> None:
+    rule = Rule()
+    with traffic_through([rule]), attempted():
+        session = aiohttp.ClientSession()
+        await session.close()
+        with pytest.raises(RuntimeError, match="Session is closed"):
+            await session.get(f"{service.url}/ok")
+    assert len(rule.requests) == 1
+    assert [outcome.kind for outcome in rule.outcomes] == ["cancelled"]  # type: ignore[union-attr]
+    assert service.seen == []
+
+
+async def test_a_call_that_a_middleware_of_the_user_s_answers_does_not_pass(
+    service: Service,
+) -> None:
     async def cached(request: aiohttp.ClientRequest, handler: object) -> Any:
         raise LookupError("not in the cache")
 
     rule = Rule()
     with traffic_through([rule]), attempted():
-        session = aiohttp.ClientSession(middlewares=(cached,))
-        with pytest.raises(LookupError):
-            await session.get(f"{service.url}/ok")
-        await session.close()
-        with pytest.raises(RuntimeError, match="Session is closed"):
-            await session.get(f"{service.url}/ok")
-    assert len(rule.requests) == 2
-    assert [outcome.kind for outcome in rule.outcomes] == ["cancelled"] * 2  # type: ignore[union-attr]
-    assert service.seen == []
+        async with aiohttp.ClientSession(middlewares=(cached,)) as session:
+            with pytest.raises(LookupError):
+                await session.get(f"{service.url}/ok")
+    assert (rule.requests, rule.ended, service.seen) == ([], [], [])
+
+
+async def test_a_call_is_held_back_after_those_of_the_user_s_middlewares(service: Service) -> None:
+    async def with_a_token(request: aiohttp.ClientRequest, handler: Any) -> Any:
+        async with request.session.get(f"{service.url}/ok?token", middlewares=()) as answer:
+            await answer.read()
+        return await handler(request)
+
+    under_way: list[HttpRequest] = []
+
+    def hold(request: HttpRequest) -> None:
+        under_way.append(request)
+        assert len(under_way) - len(rule.ended) == 1  # with one place they would wait without end
+
+    rule = Rule(hold=hold)
+    with traffic_through([rule]), attempted():
+        async with (
+            aiohttp.ClientSession(middlewares=(with_a_token,)) as session,
+            session.get(f"{service.url}/ok?data") as answer,
+        ):
+            assert answer.status == 200
+    assert [request.url.partition("?")[2] for request in under_way] == ["token", "data"]
 
 
 @every_library
