@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread as pools
 import functools
-import inspect
 import gc
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator
