@@ -18,7 +18,7 @@ demo: .venv/.core
 	@sh .ci/demo.sh $(BIN)
 
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
