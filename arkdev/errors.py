@@ -22,6 +22,7 @@
     │   ├── PluginResultError         1   a result that the contract does not allow
     │   └── TapeMismatchError         1   a replayed plugin asked for what its tape does not hold
     ├── OutputError                   1   a run folder or the output cannot be written any more
+    ├── JobFailedError                5   a job ended because a plugin failed for good
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
@@ -153,6 +154,12 @@ class TapeMismatchError(PluginError):
 
 class OutputError(ArkdevError):
     """A run folder or the command's output cannot be written any more: no space, a limit, gone."""
+
+
+class JobFailedError(ArkdevError):
+    """A plugin failed and its retries are used up, or returned what no batch can be made of."""
+
+    exit_code = ExitCode.JOB_FAILED
 
 
 class EndpointError(ArkdevError):

@@ -179,6 +179,21 @@ def _metrics_or_empty(value: Any) -> Any:
     return {} if value is None else value
 
 
+class _InsertedContext(Record):
+    """A text message that is put before the policy's answer number `qa_index`, from 0."""
+
+    qa_index: int
+    message: ChatCompletionMessage
+
+
+class CriticContext(_InsertedContext):
+    """What only the critic of PPO sees (CRIT-03, CRIT-04)."""
+
+
+class TeacherContext(_InsertedContext):
+    """What only the teacher of an OPD job sees (OPD-19, OPD-20)."""
+
+
 class GroupGraderResult(Record):
     """What a group grader returns: one reward for each trajectory, in order (GRADE-05).
 

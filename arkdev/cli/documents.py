@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.cli.debug_documents import ContextRow, DebugDocument, DebugPart, StepDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
@@ -96,6 +97,8 @@ class RunDocument(_Document):
 
     run: Manifest
     torn: list[TornLine]
+    debug: DebugPart | None
+    """None: it is no debug run."""
 
 
 class SiblingRow(TypedDict):
@@ -121,6 +124,9 @@ class TrajectoryDocument(_Document):
     """None where nothing is known of it (docs/failures.md)."""
     reward: float | None
     graders: list[GraderRecord]
+    contexts: list[ContextRow]
+    context_problem: str
+    """Why what a critic or a teacher is given cannot be put in; "" when it can."""
     logs: list[PluginLogRecord]
     """What its rollout and its graders logged, in order."""
 
@@ -351,11 +357,13 @@ class FoundationModelDocument(_Document):
 DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
+    "debug": DebugDocument,
     "test-grader-attack": GraderAttackDocument,
     "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,
     "runs": RunsDocument,
     "show": RunDocument,
+    "show-step": StepDocument,
     "show-trajectory": TrajectoryDocument,
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,

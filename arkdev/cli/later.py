@@ -11,7 +11,9 @@ from arkdev.errors import ComesLaterError
 _REMOTE = "remote job management"
 _LATER = {
     "login": (_REMOTE, ""),
-    "create": (_REMOTE, "`arkdev test plugin` runs the plugins of a job on this machine"),
+    "create cm": (_REMOTE, ""),
+    "create um": (_REMOTE, ""),
+    "create qm": (_REMOTE, ""),
     "get mcj": (_REMOTE, "`arkdev show` shows the runs of this machine"),
     "get cm": (_REMOTE, ""),
     "list": (_REMOTE, "`arkdev runs` lists the runs of this machine"),

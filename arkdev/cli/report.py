@@ -66,7 +66,7 @@ def render_summary(
         console.print()
         # once more: a screen of 24 lines has scrolled the first line away
         console.print(Text(" ").append_text(headline(summary, signs=signs)), width=width)
-        _print_next(summary, console, folder, name or folder.name)
+        print_next(summary, console, folder, name or folder.name)
 
 
 def headline(summary: Summary, *, signs: Symbols) -> Text:
@@ -128,7 +128,8 @@ def _side_by_side(parts: list[Group], console: Console, width: int) -> Renderabl
     return grid
 
 
-def _print_next(summary: Summary, console: Console, folder: Path, name: str) -> None:
+def print_next(summary: Summary, console: Console, folder: Path, name: str) -> None:
+    """Print where the run is and what to look at next."""
     rows: list[tuple[str, Text | str]] = [("run", Text(printable(str(folder))))]
     num_lines, num_left_out = _num_log_lines(folder)
     if num_lines:

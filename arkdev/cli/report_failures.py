@@ -19,7 +19,14 @@ from arkdev.cli.terminal import (
     symbols,
 )
 from arkdev.harness.failures import Failure, failures_of, fate, sibling_shift
-from arkdev.harness.summary import FailureRow, FailureSummary, ShiftSummary, Summary, Suspicion
+from arkdev.harness.summary import (
+    FailureRow,
+    FailureSummary,
+    ShiftSummary,
+    Summary,
+    SuspectReward,
+    Suspicion,
+)
 from arkdev.harness.swallowed_errors import QUESTIONS
 from arkdev.runs.records import FaultRecord, GroupRecord, TrajectoryRecord
 
@@ -30,6 +37,8 @@ _HANDLING = {
     "given_up": "the plugin gave the sample up",
     "nobody": "never made good",
 }
+_ANSWERED = ("slow", "garbage", "cut_json", "empty")
+"""After a fault of these kinds there was an answer: the plugin may not have minded it."""
 _FATES = {
     "trained": "trained on",
     "no_signal": "in a group without signal",
@@ -74,7 +83,7 @@ def _totals(found: FailureSummary) -> str:
 
 def _question(suspicion: Suspicion, signs: Symbols) -> Text:
     shown = [
-        f"{suspect.trajectory_id}: reward {suspect.reward:g} after {suspect.cause}"
+        f"{_whose(suspect)} reward {suspect.reward:g} after {suspect.cause}"
         for suspect in suspicion.examples
     ]
     if suspicion.count > len(shown):
@@ -85,13 +94,20 @@ def _question(suspicion: Suspicion, signs: Symbols) -> Text:
     return text.append(f"\n{signs.arrow} {question.advice}", style="not bold default")
 
 
+def _whose(suspect: SuspectReward) -> str:
+    if not suspect.is_whole_group:
+        return f"{suspect.trajectory_id}:"
+    return f"the group of {suspect.trajectory_id}: lowest"
+
+
 def _row_text(row: FailureRow, signs: Symbols) -> Text:
     """Build two lines: what, who handled it and what became of it; then shifts and examples."""
     notes = ["in a grader"] if row.plugin == "grader" and row.side != "grader" else []
     notes += ["injected"] if row.is_injected else []
     name = printable(f"{row.side} {row.kind}") + "".join(f", {note}" for note in notes)
     text = Text(name, style="bold")
-    text.append(f": {_HANDLING[row.handling]}", style=f"not bold {_STYLES.get(row.handling, '')}")
+    handled = _handled(row.handling, row.kind)
+    text.append(f": {handled}", style=f"not bold {_STYLES.get(row.handling, '')}")
     fates = ", ".join(f"{count} {_FATES[name]}" for name, count in row.fates.items())
     text.append(f"  {signs.dot}  {fates}", style="not bold default")
     notes = [_shift_text(row.shift)] if row.shift is not None else []
@@ -101,6 +117,11 @@ def _row_text(row: FailureRow, signs: Symbols) -> Text:
         notes.append(f"in {fewest}{needed[-1]} attempts")
     notes.append(f"e.g. {', '.join(row.examples)}")
     return text.append(f"\n{f'  {signs.dot}  '.join(notes)}", style="not bold dim")
+
+
+def _handled(handling: str, kind: str) -> str:
+    is_answered = handling == "nobody" and kind in _ANSWERED
+    return "answered, but no attempt succeeded" if is_answered else _HANDLING[handling]
 
 
 def _shift_text(shift: ShiftSummary) -> str:
@@ -143,7 +164,9 @@ def print_trajectory_failures(
 
 def _fault_cells(failure: Failure, fault: FaultRecord) -> tuple[str, str, str, str]:
     injected = " injected" if fault.is_injected else ""
-    text = f"{printable(fault.target)}: {_HANDLING[failure.handling]}"
+    text = f"{printable(fault.target)}: {_handled(failure.handling, fault.kind)}"
+    if fault.is_answered_later:
+        text += ", its next try was answered"
     if fault.detail:
         text += f" ({printable(fault.detail)})"
     kind = printable(f"{fault.side} {fault.kind}{injected}")

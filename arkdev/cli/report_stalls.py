@@ -17,6 +17,7 @@ from arkdev.harness.summary import Summary
 _MAX_ROWS = 6
 _SLOW_FROM_S = 0.1
 _MODEL_CALLS = (".create", ".parse")
+_CLIENT_CLASS = re.compile(r"(^|\.)[A-Z]\w*(Client|OpenAI|Ark)$")
 _HTTP_LIBRARIES = ("requests.", "httpx.", "urllib", "http.client", "session.", "client.")
 _FUNCTION = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 """A dotted name that one could write oneself: nothing private, no expression."""
@@ -59,20 +60,29 @@ def sentence(record: StallRecord) -> str:
     return f"{what} {verb} {times}{called}"
 
 
+_ADVICE = {
+    StallKind.HARNESS: "a lower --concurrency helps when it matters",
+    StallKind.EXECUTOR_STARVED: "await an async client, write the plugin as def (a thread of its "
+    "own), or use a larger pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)",
+    StallKind.HOLDS_INTERPRETER: "compute less, in another process (ProcessPoolExecutor), or in a "
+    "library in C",
+}
+
+
 def advice(record: StallRecord) -> str:
     """Say how to mend it."""
-    if record.kind is StallKind.HARNESS:
-        return "a lower --concurrency helps when it matters"
-    if record.kind is StallKind.EXECUTOR_STARVED:
-        return (
-            "await an async client, write the plugin as def (a thread of its own), or use a larger "
-            "pool: loop.run_in_executor(ThreadPoolExecutor(64), ...)"
-        )
-    if record.kind is StallKind.HOLDS_INTERPRETER:
-        return "compute less, in another process (ProcessPoolExecutor), or in a library in C"
+    return _ADVICE.get(record.kind) or _advice_for_a_call(record)
+
+
+def _advice_for_a_call(record: StallRecord) -> str:
     name = record.called.rpartition(".")[2]
     if name == "sleep":
         return "await asyncio.sleep(...)"
+    if _CLIENT_CLASS.search(record.called):
+        return (
+            "make the client once, outside the plugin: each one loads the certificates anew; model "
+            "clients can share one (http_client=...)"
+        )
     if record.called.endswith(_MODEL_CALLS):
         return "take proxy.async_rollout_client() and await its calls, or write the plugin as def"
     if record.called.startswith(_HTTP_LIBRARIES):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from arkdev.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from arkdev.flows.run_file import ScriptEndpoint
+    from arkdev.job.capture import SubmittedJob
 
 _EXAMPLES = """\b
 Examples:
@@ -90,14 +94,48 @@ def _run(file: Path, arguments: list[str], options: dict[str, str | None]) -> in
     if endpoint is None and (model or api_key_env):
         raise UsageError("--model and --api-key-env belong to an --endpoint")
     target = ScriptEndpoint(endpoint, model, api_key_env) if endpoint else None
+    codes: list[int] = []
+
+    def on_submit(config: Any) -> SubmittedJob:
+        submitted, code = _debug(config, file, target)
+        codes.append(code)
+        return submitted
+
     try:
-        run_file(file, arguments=arguments, endpoint=target, say=say)
+        run_file(file, arguments=arguments, endpoint=target, say=say, on_submit=on_submit)
     except SystemExit as end:
         return _code_of(end)
     except ScriptError as failed:
         sys.stderr.write(users_traceback(failed.error))
         return ExitCode.SOME_FAILED
-    return ExitCode.OK
+    return next((code for code in codes if code), ExitCode.OK)
+
+
+def _debug(config: Any, file: Path, target: ScriptEndpoint | None) -> tuple[SubmittedJob, int]:
+    """Rehearse the job that a script submits; its id and report are the job's id and page."""
+    from arkdev.cli.debug import run_and_show
+    from arkdev.cli.html_report import NAME
+    from arkdev.errors import ExitCode
+    from arkdev.flows.debug_request import DebugRequest
+    from arkdev.job.capture import SubmittedJob
+    from arkdev.job.reader import job_of_script
+    from arkdev.job.workspace import find_workspace
+
+    path = file.absolute()
+    root = find_workspace(path.resolve().parent).root
+    request = DebugRequest(
+        start=path.parent,
+        job=path,
+        endpoint=target.name_or_url if target else None,
+        model=target.model if target else None,
+        api_key_env=target.api_key_env if target else None,
+    )
+    job = job_of_script(config, path=path, root=root)
+    outcome = run_and_show(request, job=job, as_json=False)
+    is_failed = outcome.exit_code is ExitCode.JOB_FAILED
+    page = (outcome.folder / NAME).absolute()
+    submitted = SubmittedJob(outcome.job_id, page.as_uri(), "Failed" if is_failed else "Completed")
+    return submitted, int(outcome.exit_code)
 
 
 def _code_of(end: SystemExit) -> int:

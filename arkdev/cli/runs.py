@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arkdev.runs.reader import RunReader, RunSummary
     from arkdev.runs.records import Attempt, GraderRecord, TrajectoryRecord
 
-_TRAJECTORY_ID = re.compile(r"\d+\.\d+")
+_TRAJECTORY_ID = re.compile(r"((test)?\d+/)?\d+\.\d+")
 _MAX_NAME = 20
 _TROUBLE_STYLES = {"retried": "yellow", "ungraded": "red"}
 
@@ -63,7 +63,14 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
             ),
         ] = "latest",
         trajectory: Annotated[
-            str | None, typer.Argument(help="SAMPLE.GENERATION, as in 7.1.")
+            str | None,
+            typer.Argument(
+                help="SAMPLE.GENERATION, as in 7.1; of a debug run with its step, as in 3/7.1."
+            ),
+        ] = None,
+        step: Annotated[
+            int | None,
+            typer.Option("--step", metavar="N", min=0, help="Of a debug run: one step of it."),
         ] = None,
         failed: Annotated[
             bool,
@@ -90,12 +97,15 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         root = runs_root()
         if trajectory is None and _TRAJECTORY_ID.fullmatch(run):
             run, trajectory = "latest", run
-        if trajectory is not None and (failed or logs):
-            flag, what = ("--failed", "trajectories") if failed else ("--logs", "all log lines")
-            raise UsageError(f"{flag} lists {what}; it does not go with one trajectory")
+        if step is not None and (trajectory is not None or failed or logs or trace):
+            raise UsageError("--step shows a step alone; it does not go with what else there is")
         _check_view(trajectory, failed=failed, logs=logs, level=level, trace=trace)
         reader = RunReader(find_run(root, run))
-        if logs:
+        if step is not None:
+            from arkdev.cli.debug_runs import show_step
+
+            show_step(reader, step, as_json=as_json)
+        elif logs:
             from arkdev.cli.logs import show_logs
 
             show_logs(reader, level=level or "DEBUG", as_json=as_json)
@@ -117,6 +127,9 @@ def _check_view(
     trajectory: str | None, *, failed: bool, logs: bool, level: str | None, trace: bool
 ) -> None:
     """Refuse flags that have no effect together."""
+    if trajectory is not None and (failed or logs):
+        flag, what = ("--failed", "trajectories") if failed else ("--logs", "all log lines")
+        raise UsageError(f"{flag} lists {what}; it does not go with one trajectory")
     if failed and logs:
         raise UsageError("--failed and --logs are two lists; ask for one")
     if level is not None and not logs:
@@ -200,15 +213,17 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
     return {**dataclasses.asdict(run), "folder": str(run.folder)}
 
 
-def recomputed_summary(reader: RunReader) -> Summary:
-    """Compute the statistics of a run from its records."""
+def recomputed_summary(reader: RunReader, *, phase: str = "train") -> Summary:
+    """Compute the statistics of a phase of a run from its records."""
     from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.services import ServiceSummary
     from arkdev.harness.stalls import stalls_of_summary
     from arkdev.harness.statistics import RunStatistics
+    from arkdev.runs.records import TEST
 
     settings = reader.manifest.settings
-    size = settings.get("num_generations")
+    is_validation = phase == TEST
+    size = settings.get("test_num_generations" if is_validation else "num_generations")
     if not isinstance(size, int):
         size = max((len(group.trajectory_ids) for group in reader.groups()), default=1)
     threshold = settings.get("success_threshold")
@@ -225,9 +240,11 @@ def recomputed_summary(reader: RunReader) -> Summary:
     )
     statistics.take_stalls(lambda: stalls_of_summary(reader.manifest.summary))
     for trajectory in reader.trajectories():
-        statistics.add_trajectory(trajectory)
+        if (trajectory.phase == TEST) == is_validation:
+            statistics.add_trajectory(trajectory)
     for group in reader.groups():
-        statistics.add_group(group)
+        if (group.phase == TEST) == is_validation:
+            statistics.add_group(group)
     summary = statistics.summary()
     events = [event for event in reader.events() if event.get("kind") == "limits"]
     limits = LimitsReport.from_json(events[-1]) if events else LimitsReport()
@@ -241,7 +258,9 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
         run = {**dataclasses.asdict(reader.manifest), "status": reader.status}
         run["summary"] = summary.to_json()
         torn = [dataclasses.asdict(line) for line in reader.torn]
-        print_json({"run": run, "torn": torn})
+        from arkdev.cli.debug_runs import debug_json
+
+        print_json({"run": run, "torn": torn, "debug": debug_json(reader)})
         return
     from arkdev.cli.report import render_summary
 
@@ -250,6 +269,10 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
     _say_unfinished(reader, name)
     _say_replay(reader)
     render_summary(summary, console(), folder=reader.folder, name=name)
+    if reader.manifest.kind == "debug":
+        from arkdev.cli.debug_runs import print_debug
+
+        print_debug(reader)
     _report_torn(reader)
 
 
@@ -257,8 +280,9 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
     """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
-        if reader.status != "running" and reader.manifest.kind == "test":
-            note += f"; `arkdev test plugin --resume {name}` goes on with it"
+        command = {"test": "test plugin", "debug": "debug"}.get(reader.manifest.kind)
+        if reader.status != "running" and command:
+            note += f"; `arkdev {command} --resume {name}` goes on with it"
         console(is_stderr=True).print(note, soft_wrap=True)
 
 

@@ -53,6 +53,8 @@ def display_for(plan: PluginTestPlan, *, as_json: bool) -> Display:
 class Display:
     """Progress on stderr (a bar on a terminal, a line now and then elsewhere), then the report."""
 
+    command = "arkdev test plugin"
+
     def __init__(self, plan: PluginTestPlan) -> None:
         self._plan = plan
         self._err = _fixed(console(is_stderr=True), messages())
@@ -237,7 +239,7 @@ class Display:
             self._say("the tape is good for the samples that came to their end; it does not go on")
         if self.folder and self._plan.can_be_resumed:
             name = self.folder.name if self._is_listed(self.folder) else self.folder
-            self._say(f"go on with it: arkdev test plugin --resume {name}")
+            self._say(f"go on with it: {self.command} --resume {name}")
 
 
 class ConversationDisplay(Display):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> None:
     """Print one trajectory turn by turn with its rewards, then what its plugins logged."""
+    from arkdev.cli.debug_runs import contexts_json, print_contexts
     from arkdev.cli.logs import logs_of, print_logs
 
     trajectory = reader.trajectory(trajectory_id)
@@ -30,6 +31,7 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
             **trajectory_failures_json(trajectory, group),
             "reward": reward,
             "graders": graders,
+            **contexts_json(reader, trajectory),
             "logs": [dataclasses.asdict(line) for line in logs_of(reader, trajectory)],
         }
         print_json(document)
@@ -51,6 +53,7 @@ def show_trajectory(reader: RunReader, trajectory_id: str, *, as_json: bool) -> 
         index=index,
         reward=reward,
     )
+    print_contexts(out, reader, trajectory)
     print_logs(out, logs_of(reader, trajectory))
 
 

@@ -124,7 +124,9 @@ def open_endpoint(
             f"--skill and --script are for the scripted model; the endpoint is {spec.name!r}",
             hint="Leave them out, or use --endpoint scripted.",
         )
-    key = read_api_key(spec.api_key_env, keys_file=user_keys_file()) if spec.api_key_env else None
+    key = spec.api_key
+    if spec.api_key_env:
+        key = read_api_key(spec.api_key_env, keys_file=user_keys_file())
     remote: Any = import_module("arkdev.endpoints.remote")
     endpoint: Endpoint = remote.RemoteEndpoint(
         spec, api_key=key, max_in_flight=max_in_flight, timeout_s=timeout_s

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
+
+from pydantic import SecretStr
 
 from arkdev.endpoints.parameters import FAMILIES, Family
 from arkdev.errors import ConfigurationError
@@ -29,7 +31,10 @@ class EndpointLimits:
 
 @dataclass(frozen=True)
 class EndpointSpec:
-    """One endpoint, resolved but not opened. It holds no key, only the name of its variable."""
+    """One endpoint, resolved but not opened. Of its key it holds the name of the variable.
+
+    Only a job's `debug_config` brings the key itself.
+    """
 
     name: str
     base_url: str | None
@@ -47,6 +52,9 @@ class EndpointSpec:
     api: Api = "chat"
 
     limits: EndpointLimits = EndpointLimits()
+
+    api_key: SecretStr | None = field(default=None, repr=False)
+    """In place of `api_key_env`."""
 
 
 def parse_base_url(url: str, *, where: str) -> str:

@@ -39,7 +39,7 @@ def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
     masking it would hit the words of the report.
     """
     variable = spec.api_key_env
-    key = find_api_key(variable, keys_file=user_keys_file()) if variable else None
+    key = find_api_key(variable, keys_file=user_keys_file()) if variable else spec.api_key
     hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
     hidden += [os.environ[name] for name in _TRACE_KEYS if name in os.environ]
     others = [v for name, v in os.environ.items() if has_secret_name(name) and not v.isalpha()]

@@ -15,6 +15,7 @@ from arkdev.harness.stalls import StallRecord
 from arkdev.harness.statistics import RunStatistics
 from arkdev.observe.log_lines import LogLine
 from arkdev.runs.records import (
+    TRAIN,
     Attempt,
     GraderRecord,
     GroupRecord,
@@ -78,6 +79,9 @@ class Recorder:
     run: RunWriter
     statistics: RunStatistics
     observer: PluginTestObserver
+    phase: str = TRAIN
+    step: int | None = None
+    """Of the job; None in a test."""
     extras: dict[int, Any] = field(default_factory=dict)
     """Of the samples whose groups are under way."""
 
@@ -86,7 +90,7 @@ class Recorder:
         for sample in samples:
             line = json.loads(sample.line)
             self.extras[sample.index] = line.get("extra")
-            self.run.sample(SampleRecord(sample.index, line))
+            self.run.sample(SampleRecord(sample.index, line, self.phase, self.step))
             yield sample
 
     def log(self, line: LogLine) -> None:
@@ -94,8 +98,8 @@ class Recorder:
         self.run.log(log_record(line))
         self.observer.on_log(line)
 
-    def on_rollout(self, finished: FinishedRollout) -> None:
-        """Keep a finished rollout."""
+    def on_rollout(self, finished: FinishedRollout) -> FinishedRollout:
+        """Keep a finished rollout; return it as it was written."""
         if any(attempt.error for attempt in finished.record.attempts):
             attempts = tuple(self._masked(attempt) for attempt in finished.record.attempts)
             finished = replace(finished, record=replace(finished.record, attempts=attempts))
@@ -105,16 +109,23 @@ class Recorder:
             self.run.tokens(TokenRecord(finished.record.trajectory_id, **tokens))
         self.statistics.add_trajectory(finished.record)
         self.observer.on_rollout(finished)
+        return finished
 
-    def on_group(self, record: GroupRecord) -> None:
-        """Keep a group that was graded or dropped."""
+    def on_group(self, record: GroupRecord) -> GroupRecord:
+        """Keep a group that was graded or dropped; return it as it was written."""
         if record.error or any(grader.error for grader in record.graders):
             graders = tuple(self._masked(grader) for grader in record.graders)
             record = replace(self._masked(record), graders=graders)
-        record = replace(record, sample_extra=self.extras.pop(record.sample_index, None))
+        record = replace(
+            record,
+            sample_extra=self.extras.pop(record.sample_index, None),
+            phase=self.phase,
+            step=self.step,
+        )
         self.run.group(record)
         self.statistics.add_group(record)
         self.observer.on_group(record)
+        return record
 
     def _masked(self, record: _HasError) -> _HasError:
         return replace(record, error=self.run.masked(record.error)) if record.error else record

@@ -10,12 +10,13 @@ from typing import Any
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import RunError, UsageError
+from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.fingerprints import fingerprinted_name, fingerprints
 from arkdev.flows.grader_versions import RECORDED, load_version
 from arkdev.flows.named_plugins import named_graders, with_distinct_names
 from arkdev.flows.resume import changed_files
-from arkdev.flows.test_plan import context_of, joined_envs, serve_ark_sdk
+from arkdev.flows.test_plan import PluginTestPlan, context_of, joined_envs, serve_ark_sdk
 from arkdev.flows.test_request import PluginTestRequest, shown
 from arkdev.harness.grading import Grader
 from arkdev.job.job import Job
@@ -157,9 +158,12 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
 
 
 def recorded_run(runs: Path, name: str) -> RunReader:
-    """Find a run to grade again; ``latest`` is the latest one that is no replay itself."""
+    """Find a run to grade again; ``latest`` is the latest test of plugins.
+
+    A replay can be named; a debug run cannot.
+    """
     if name == "latest":
-        found = next((run for run in list_runs(runs) if run.kind not in ("", KIND)), None)
+        found = next((run for run in list_runs(runs) if run.kind == PluginTestPlan.kind), None)
         if found is None:
             raise RunError(
                 f"{runs} has no run to grade again, a replay aside",
@@ -167,7 +171,13 @@ def recorded_run(runs: Path, name: str) -> RunReader:
                 "--out by its folder: `arkdev replay DIR`",
             )
         return RunReader(found.folder)
-    return RunReader(find_run(runs, name))
+    reader = RunReader(find_run(runs, name))
+    if reader.manifest.kind == DebugPlan.kind:
+        raise RunError(
+            f"run {reader.manifest.run_id} is a debug run: its graders were told of each step",
+            hint="a run of `arkdev test plugin` can be graded again",
+        )
+    return reader
 
 
 def _graders(

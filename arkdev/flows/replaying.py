@@ -15,12 +15,8 @@ from arkdev.flows.recording import PluginTestObserver, Recorder
 from arkdev.flows.replay_children import children_of
 from arkdev.flows.replay_jobs import TAPE_MISMATCH
 from arkdev.flows.replay_plan import ReplayPlan
-from arkdev.flows.test_plugin import (
-    PluginTestOutcome,
-    compared_thresholds,
-    exit_code_of,
-    open_run,
-)
+from arkdev.flows.rollout_run import open_run
+from arkdev.flows.test_plugin import PluginTestOutcome, compared_thresholds, exit_code_of
 from arkdev.harness.engine import Engine, EngineSettings
 from arkdev.harness.hidden_tasks import current_task_hidden
 from arkdev.harness.statistics import RunStatistics

@@ -15,19 +15,19 @@ from arkdev.runs.reader import RunReader, find_run
 from arkdev.runs.records import Manifest
 from arkdev.runs.resume import check_resumable, finished_groups
 
-KIND = "test"
 _MAY_CHANGE = ("concurrency", "limits", "flags")
+_KINDS = {"test": "a test of plugins", "debug": "a debug run"}
 _MISSING = object()
 
 
-def find_resumable(runs: Path, name: str) -> RunReader:
+def find_resumable(runs: Path, name: str, *, kind: str) -> RunReader:
     """Find the run called `name` (see `find_run`).
 
     Raises `RunError` when there is none, or when it is finished, alive, of another kind or schema.
     """
     reader = RunReader(find_run(runs, name))
-    if reader.manifest.kind != KIND:
-        raise RunError(f"run {reader.manifest.run_id} is no test of plugins")
+    if reader.manifest.kind != kind:
+        raise RunError(f"run {reader.manifest.run_id} is not {_KINDS[kind]}")
     check_resumable(reader)
     return reader
 
@@ -51,7 +51,7 @@ def check_unchanged(
 
 def notes_on(reader: RunReader, *, num_samples: int, concurrency: int) -> tuple[str, ...]:
     """Say how far the run is, and what is different now."""
-    num_finished = len(finished_groups(reader.folder).samples)
+    num_finished = len(finished_groups(reader.folder).groups)
     notes = [
         f"going on with run {reader.manifest.run_id}: "
         f"{num_finished} of {num_samples} samples are finished and kept"

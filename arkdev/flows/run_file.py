@@ -21,6 +21,7 @@ from arkdev.endpoints.registry import open_endpoint, resolve_endpoint, user_conf
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError, UsageError
 from arkdev.flows.environment import environment
+from arkdev.job.capture import Submitter, submitting
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.sessions.background import BackgroundLoop
@@ -68,10 +69,12 @@ def run_file(
     arguments: Sequence[str],
     endpoint: ScriptEndpoint | None,
     say: Callable[[str], None],
+    on_submit: Submitter | None = None,
 ) -> None:
     """Run `file` as ``python FILE ARGUMENTS`` would with the workspace's root on PYTHONPATH.
 
-    `say` is told, in a line, where calls to Ark go. Raises `ConfigurationError` when there is no
+    `say` is told, in a line, where calls to Ark go, and `on_submit` runs the debug jobs that the
+    script submits. Raises `ConfigurationError` when there is no
     such file or endpoint, and `EndpointUnreachableError` when nothing listens there: the script has
     not begun then. What leaves the script is a `ScriptError`; `SystemExit`, `KeyboardInterrupt` and
     a `ConfigurationError` (say, of a name whose behaviour comes later) pass through.
@@ -84,6 +87,8 @@ def run_file(
     with ExitStack() as stack:
         if endpoint is not None:
             stack.enter_context(_served(endpoint.resolve(workspace), say=say))
+        if on_submit is not None:
+            stack.enter_context(submitting(on_submit))
         stack.enter_context(_interpreter_state(file, arguments=arguments, root=workspace.root))
         threads = set(threading.enumerate())
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
@@ -49,6 +49,9 @@ MAX_CONCURRENCY = 100_000
 @dataclass(frozen=True)
 class PluginTestPlan:
     """A test that can run."""
+
+    kind: ClassVar[str] = "test"
+    """Of the run folder."""
 
     request: PluginTestRequest
     workspace: Workspace
@@ -185,7 +188,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
         return _new_plan(request, workspace)
     if request.out is not None:
         raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
-    reader = find_resumable(workspace.root / "runs", request.resume)
+    reader = find_resumable(workspace.root / "runs", request.resume, kind=PluginTestPlan.kind)
     flags = reader.manifest.settings.get("flags") or {}
     plan = _new_plan(request.with_flags(flags), workspace)
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
@@ -212,7 +215,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
 
 
 def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
-    faults = _faults(request)
+    faults = faults_of(request)
     notes = serve_ark_sdk(request)
     endpoint = resolve_endpoint(
         request.endpoint,
@@ -224,13 +227,13 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = named_rollout(request, job, root=workspace.root)
-    _check_model(endpoint, rollout)
+    check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
     all_envs = joined_envs([envs, *(envs for _, envs in graders)])
     notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
     samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
-    concurrency = _concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
+    concurrency = checked_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
     return PluginTestPlan(
         request=request,
         workspace=workspace,
@@ -248,11 +251,12 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         tolerance=samples.tolerance,
         faults=faults,
         warnings=samples.warnings,
-        notes=(*notes, *_notes_on(faults), *(job.warnings if job else ())),
+        notes=(*notes, *notes_on_faults(faults), *(job.warnings if job else ())),
     )
 
 
-def _concurrency(number: int) -> int:
+def checked_concurrency(number: int) -> int:
+    """Return `number`. Raises `UsageError` for a slip of the keyboard."""
     if number > MAX_CONCURRENCY:
         raise UsageError(
             f"{number} rollouts at once are more than {MAX_CONCURRENCY:,}",
@@ -261,17 +265,19 @@ def _concurrency(number: int) -> int:
     return number
 
 
-def _faults(request: PluginTestRequest) -> FaultPlan | None:
+def faults_of(request: PluginTestRequest) -> FaultPlan | None:
+    """Return what ``--inject`` asks for. Raises `ConfigurationError`."""
     if request.inject is None:
         return None
     return FaultPlan(parse_faults(request.inject), seed=request.seed or 0)
 
 
-def _notes_on(faults: FaultPlan | None) -> tuple[str, ...]:
+def notes_on_faults(faults: FaultPlan | None) -> tuple[str, ...]:
+    """Say what is injected."""
     return (f"faults are injected: {described(faults.faults)}",) if faults else ()
 
 
-def _check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
+def check_model(endpoint: EndpointSpec, rollout: LoadedPlugin) -> None:
     """Refuse a built-in rollout, which names no model, on an endpoint that has none either."""
     if endpoint.base_url and not endpoint.model and rollout.reference == DEFAULT_ROLLOUT:
         raise UsageError(

@@ -89,8 +89,8 @@ class Engine:
         grading: Grading,
         settings: EngineSettings,
         *,
-        on_rollout: Callable[[FinishedRollout], None],
-        on_group: Callable[[GroupRecord], None],
+        on_rollout: Callable[[FinishedRollout], object],
+        on_group: Callable[[GroupRecord], object],
     ) -> None:
         self._rollouts = rollouts
         self._grading = grading

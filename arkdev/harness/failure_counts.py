@@ -78,8 +78,7 @@ class FailureCounts:
         first = next(iter(group.trajectory_ids), str(group.sample_index))
         _count(self._rows, failures, group, first=first)
         swallowed = self._swallowed.pop(group.sample_index, [])
-        for code, trajectory_id, reward, cause in suspicions(group, swallowed):
-            suspect = SuspectReward(trajectory_id, reward, cause)
+        for code, suspect in suspicions(group, swallowed):
             self._suspicions.setdefault(code, _Suspects()).add(suspect)
 
     def summary(self) -> FailureSummary | None:

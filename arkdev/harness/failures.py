@@ -174,13 +174,13 @@ def rollout_failures(rollout: TroubledRollout) -> Iterator[Failure]:
 def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failure]:
     """Yield the failures of a grading: its faults, then its failed attempts."""
     for fault in grader.faults:
-        final = _verdict_for(fault.trajectory_id, grader, group)
+        final = verdict_of_grading(fault.trajectory_id, grader, group)
         # its attempt is not told: one that nobody handled did not end well
         yield Failure(
             fault.side,
             fault.kind,
             _handling(fault.handled_by, attempt=final, final=final),
-            num_attempts=grader.attempts,
+            num_attempts=_attempts_for(fault.trajectory_id, grader, final=final),
             verdict=final,
             plugin="grader",
             source=grader.name,
@@ -188,12 +188,12 @@ def grader_failures(grader: GraderRecord, group: GroupRecord) -> Iterator[Failur
             fault=fault,
         )
     for failed in grader.failed_attempts:
-        final = _verdict_for(failed.trajectory_id, grader, group)
+        final = verdict_of_grading(failed.trajectory_id, grader, group)
         yield Failure(
             FaultSide.GRADER,
             _kind(failed) or "",
             _handling(HandledBy.NOBODY, attempt=failed.verdict, final=final),
-            num_attempts=grader.attempts,
+            num_attempts=_attempts_for(failed.trajectory_id, grader, final=final),
             verdict=final,
             plugin="grader",
             source=grader.name,
@@ -244,8 +244,8 @@ def fate(
 def sibling_shift(group: GroupRecord, trajectory_id: str) -> tuple[MovedSibling, ...] | None:
     """Return the advantages of a trajectory's siblings with it in the group, and without it.
 
-    None when it is in no group that is trained on, or alone in it, or when a grader gave the
-    advantages: what it would have given without the trajectory is not known.
+    None when it is in no group that is trained on, or alone in it, or the group has no signal, or
+    when a grader gave the advantages: what it would have given without the trajectory is not known.
     """
     if group.verdict is not Verdict.SUCCESS or advantage_grader(group.graders) is not None:
         return None
@@ -257,6 +257,8 @@ def sibling_shift(group: GroupRecord, trajectory_id: str) -> tuple[MovedSibling,
     if trajectory_id not in rewards or len(rewards) < 2:
         return None
     whole = dict(zip(rewards, grpo_advantages(list(rewards.values())), strict=True))
+    if not _has_signal(list(whole.values())):
+        return None
     del rewards[trajectory_id]
     without = grpo_advantages(list(rewards.values()))
     return tuple(
@@ -284,12 +286,25 @@ def _handling(handled_by: HandledBy, *, attempt: Verdict, final: Verdict) -> Han
     return Handling.GIVEN_UP if attempt is Verdict.DISCARD else Handling.NOBODY
 
 
-def _verdict_for(trajectory_id: str | None, grader: GraderRecord, group: GroupRecord) -> Verdict:
+def verdict_of_grading(
+    trajectory_id: str | None, grader: GraderRecord, group: GroupRecord
+) -> Verdict:
     """Return how the grading of one trajectory ended: one of them may fail alone."""
     if trajectory_id is None or grader.verdict is Verdict.SUCCESS:
         return grader.verdict
     rewards = dict(zip(group.trajectory_ids, grader.rewards, strict=False))
-    return Verdict.SUCCESS if rewards.get(trajectory_id) is not None else grader.verdict
+    if rewards.get(trajectory_id) is not None:
+        return Verdict.SUCCESS
+    own = [f.verdict for f in grader.failed_attempts if f.trajectory_id == trajectory_id]
+    return own[-1] if own else grader.verdict
+
+
+def _attempts_for(trajectory_id: str | None, grader: GraderRecord, *, final: Verdict) -> int:
+    """Return how many attempts a grading took: that of one trajectory, or of the whole group."""
+    if trajectory_id is None:
+        return grader.attempts
+    own = sum(failed.trajectory_id == trajectory_id for failed in grader.failed_attempts)
+    return own + (final is Verdict.SUCCESS)
 
 
 _KINDS = (("PluginTimeoutError:", "timeout"), ("PluginResultError:", "bad_result"))

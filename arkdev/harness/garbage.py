@@ -9,15 +9,18 @@ from contextlib import contextmanager
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Look for cycles rarely, and never among what was imported.
+    """Look for cycles rarely, and never among what was imported before.
 
     A full collection stops every rollout for as long as it takes to walk all imported modules;
-    with hundreds of rollouts in flight that was a quarter of the time.
+    with hundreds of rollouts in flight that was a quarter of the time. It must take place all the
+    same: a model client and its resources refer to each other, and those of a rollout that waits
+    for seconds are too old for the collections of young objects when it ends.
     """
     threshold = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(1_000, 10, 1000)
+    gc.collect()  # of nothing: a full one is due once a quarter as much as it left has grown old
+    gc.set_threshold(1_000, 10, 10)
     try:
         yield
     finally:

@@ -37,6 +37,7 @@ from arkdev.runs.records import (
     GroupRecord,
     Verdict,
 )
+from arkdev.sessions.faults.log import FaultLog
 from arkdev.types import GroupGraderResult, PluginContext
 
 _T = TypeVar("_T")
@@ -58,8 +59,7 @@ class _GradedAttempt:
     place: AttemptPlace
     trajectory_id: str | None
     """Whose grading it is alone; None: of the whole group."""
-    started: float = field(default_factory=time.perf_counter)
-    faults: list[FaultRecord] = field(default_factory=list)
+    log: FaultLog = field(default_factory=lambda: FaultLog(started=time.perf_counter()))
 
     @property
     def name(self) -> str:
@@ -76,19 +76,19 @@ class _GradedAttempt:
 
     def fault(
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
-    ) -> None:
+    ) -> FaultRecord:
         """Record something that went wrong while grading."""
-        self.faults.append(
-            FaultRecord(
-                FaultSide(side),
-                kind,
-                target,
-                started_s=time.perf_counter() - self.started,
-                is_injected=is_injected,
-                detail=detail,
-                trajectory_id=self.trajectory_id,
-            )
-        )
+        side = FaultSide(side)
+        return self.log.add(side, kind, target, detail=detail, is_injected=is_injected)
+
+    def answered_later(self, fault: object) -> None:
+        """Note that the grader sent the same again after `fault`, and that it was answered."""
+        self.log.answered_later(fault)
+
+    @property
+    def faults(self) -> tuple[FaultRecord, ...]:
+        """What went wrong so far."""
+        return tuple(replace(fault, trajectory_id=self.trajectory_id) for fault in self.log.records)
 
 
 class GroupGrading:
@@ -242,8 +242,7 @@ class GroupGrading:
         ) as span:
             outcome = await self._outcome(grader, sample, rollouts, graded=graded)
             span.tell(outcome)
-        if not graded.faults:
-            return outcome
+        graded.log.close()
         return replace(outcome, faults=handled(graded.faults, verdict=outcome.verdict))
 
     async def _outcome(

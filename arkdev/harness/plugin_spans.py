@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from arkdev.harness.attempts import Outcome
@@ -64,7 +65,7 @@ def rollout_span(
     span = recording.root(
         f"{INVOKE_AGENT} {loaded.plugin.name}",
         trajectory_ids=tuple(
-            f"{identity.sample_index}.{generation}"
+            replace(identity, generation=generation).trajectory_id
             for generation in range(first, first + num_trajectories)
         ),
         attempt=identity.attempt,

@@ -30,7 +30,7 @@ from arkdev.plugin.loading import LoadedPlugin, require_kind
 from arkdev.plugin.plain import frozen_copy, to_plain
 from arkdev.plugin.proxy import InferenceProxy
 from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
-from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict
+from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict, trajectory_id_of
 from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.sends import HUNG_UP
 from arkdev.sessions.session import Session
@@ -132,6 +132,7 @@ class RolloutRunner:
         group rollout that did not succeed leaves one record, of its first generation.
         """
         started = time.perf_counter()
+        phase, step = self._context.phase, self._context.current_training_step
         kept: list[_Kept] = []
         span: Span | None = None
 
@@ -142,6 +143,7 @@ class RolloutRunner:
                 attempt=number,
                 run_seed=run_seed,
                 phase=self._context.phase,
+                step=step,
             )
             session = self._new_session(identity, sample.sampling)
             outcome = await self._attempt(session, sample, num_trajectories=len(generations))
@@ -169,13 +171,17 @@ class RolloutRunner:
         return [
             FinishedRollout(
                 TrajectoryRecord(
-                    trajectory_id=f"{sample.index}.{generation}",
+                    trajectory_id=trajectory_id_of(
+                        sample.index, generation, phase=phase, step=step
+                    ),
                     sample_index=sample.index,
                     generation=generation,
                     verdict=outcome.verdict,
                     duration_s=duration_s,
                     attempts=attempts,
                     call_size=len(generations),
+                    phase=phase,
+                    step=step,
                     **one.fields(),
                 ),
                 evidence=one.conversation.tokens,

@@ -19,6 +19,7 @@ from arkdev.harness.stability import (
 from arkdev.observe.attempt import attempt_here
 from arkdev.plugin.traffic.exchange import HttpFailure, HttpRequest, HttpResponse, Outcome
 from arkdev.runs.records import FaultSide
+from arkdev.sessions.faults.later_answers import LaterAnswers
 
 MAX_SERVICES = 100
 """More hosts (a crawler's) are counted as one."""
@@ -73,6 +74,7 @@ class ServiceMeter:
         self.names: dict[str, str] = {}
         self._lock = threading.Lock()
         self._services: dict[str, _Service] = {}
+        self._later_answers = LaterAnswers()
         self._sent: dict[int, float] = {}
         """When the calls under way were sent, by the id of their request."""
 
@@ -98,13 +100,17 @@ class ServiceMeter:
             if started is not None:
                 self._service(request.host).end(started, duration_s, kind, is_error=is_error)
         attempt = attempt_here()
-        if is_error and attempt is not None:
-            attempt.fault(
+        if attempt is None:
+            return
+        if is_error:
+            fault = attempt.fault(
                 FaultSide.TOOL,
                 str(outcome.status) if isinstance(outcome, HttpResponse) else outcome.kind,
                 self._name(request.host),
                 detail=_detail(outcome),
             )
+            self._later_answers.failed(attempt, request, fault)
+        self._later_answers.ended(attempt, request, outcome)
 
     def summary(self) -> tuple[ServiceSummary, ...]:
         """Return the services so far, the one with most calls first."""

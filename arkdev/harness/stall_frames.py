@@ -45,6 +45,7 @@ _WAITING_FILES = (
 )
 _WAITING_CALLS = {"accept", "acquire", "connect", "join", "poll", "read", "readinto", "recv"}
 _WAITING_CALLS |= {"recv_into", "select", "sleep", "wait"}
+_CALLING = ("CALL", "PRECALL", "BEFORE_WITH", "FOR_ITER")
 _MAX_CALL = 60
 
 not_the_threads_own: set[CodeType] = set()
@@ -119,9 +120,12 @@ def attempt_on(frame: FrameType) -> Attempt | None:
 
 
 def is_at_a_call(frame: FrameType) -> bool:
-    """True when the innermost instruction of a thread calls something that is not Python code."""
+    """True when the innermost instruction of a thread calls something that is not Python code.
+
+    Also the statements that call: ``with`` a lock, ``for`` each line of a pipe.
+    """
     name = dis.opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
-    return name.startswith(("CALL", "PRECALL"))
+    return name.startswith(_CALLING)
 
 
 def awaiting_place(coroutine: Any) -> Place | None:

@@ -11,6 +11,7 @@ from arkdev.harness.distributions import (
     LatencyDistribution,
 )
 from arkdev.harness.failure_counts import FailureCounts
+from arkdev.harness.failures import verdict_of_grading
 from arkdev.harness.grader_numbers import GraderNumbers, by_name, by_number
 from arkdev.harness.group_numbers import GroupNumbers
 from arkdev.harness.occurrences import ErrorCounts, Examples
@@ -22,6 +23,8 @@ from arkdev.harness.summary import (
 )
 from arkdev.harness.tool_numbers import ToolNumbers
 from arkdev.runs.records import (
+    FailedGrading,
+    GraderRecord,
     GroupRecord,
     TrajectoryRecord,
     TurnRecord,
@@ -105,19 +108,28 @@ class RunStatistics:
             self._graders.setdefault(
                 grader.name, GraderNumbers(grader.name, grader.weight, place=place)
             ).add(grader, num_members=len(members), example=first)
-            if grader.verdict is not Verdict.SUCCESS:
-                message = grader.error or f"{grader.verdict} without an error text"
-                self._errors.add(
-                    f"grader {grader.name}",
-                    message=message,
-                    where=grader.where,
-                    example=first,
-                    count=max(1, grader.attempts),
-                )
+            self._add_errors(grader, record, first=first)
         is_explained = any(grader.verdict is not Verdict.SUCCESS for grader in record.graders)
         is_explained = is_explained or len(members) < len(record.trajectory_ids)
         if record.error and not is_explained:
             self._errors.add("group", message=record.error, where=None, example=first)
+
+    def _add_errors(self, grader: GraderRecord, group: GroupRecord, *, first: str) -> None:
+        """Count the failed attempts of a grader, those included that another one made good."""
+        attempts = grader.failed_attempts
+        if not attempts and grader.verdict is not Verdict.SUCCESS:  # a record that names none
+            ended = FailedGrading(grader.verdict, error=grader.error, where=grader.where)
+            attempts = (ended,) * max(1, grader.attempts)
+        last = {failed.trajectory_id: number for number, failed in enumerate(attempts)}
+        for number, failed in enumerate(attempts):
+            final = verdict_of_grading(failed.trajectory_id, grader, group)
+            self._errors.add(
+                f"grader {grader.name}",
+                message=failed.error or f"{failed.verdict} without an error text",
+                where=failed.where,
+                example=failed.trajectory_id or first,
+                is_final=final is not Verdict.SUCCESS and number == last[failed.trajectory_id],
+            )
 
     def summary(self) -> Summary:
         """Return the statistics of what was added so far."""

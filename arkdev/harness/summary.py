@@ -137,7 +137,7 @@ class ErrorSummary:
     num_final: int
     """Of these, the ones that decided the rollout or grading."""
     examples: tuple[str, ...]
-    """Trajectory ids; for graders the first id of the group."""
+    """Trajectory ids; for group graders the first id of the group."""
     hint: str = ""
     """What to do about it, when arkdev knows."""
 
@@ -201,6 +201,9 @@ class SuspectReward:
     """What the grader concerned gave, or the weighted sum."""
     cause: str
     """What went wrong: ``tool 503``."""
+    is_whole_group: bool = False
+    """It is not known whose failure it was: the trajectory is the one of its group that got the
+    lowest reward."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ report asks, and says where to look.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
+from arkdev.harness.summary import SuspectReward
 from arkdev.runs.records import (
     FaultRecord,
     FaultSide,
+    GraderRecord,
     GroupRecord,
     HandledBy,
     TrajectoryRecord,
@@ -79,6 +81,8 @@ class SwallowedError:
     cause: str
     is_told: bool
     """Whether a tool's result says so."""
+    is_of_group: bool
+    """One plugin call made the whole group, and nobody knows for which member it failed."""
 
 
 def swallowed_error(record: TrajectoryRecord) -> SwallowedError | None:
@@ -93,37 +97,64 @@ def swallowed_error(record: TrajectoryRecord) -> SwallowedError | None:
         message.get("role") == "tool" and is_error_text(message.get("content"))
         for message in record.messages
     )
-    return SwallowedError(record.trajectory_id, _cause(faults) or "model error", is_told)
+    return SwallowedError(
+        record.trajectory_id,
+        _cause(faults) or "model error",
+        is_told,
+        is_of_group=record.call_size > 1,
+    )
 
 
 def suspicions(
     group: GroupRecord, rollouts: Sequence[SwallowedError]
-) -> Iterator[tuple[str, str, float, str]]:
-    """Yield (code, trajectory id, reward, cause) for what looks swallowed in a group."""
-    rewards = dict(zip(group.trajectory_ids, group.rewards, strict=False))
-    known = [reward for reward in rewards.values() if reward is not None]
+) -> Iterator[tuple[str, SuspectReward]]:
+    """Yield a code and whose reward it is for what looks swallowed in a group."""
+    rewards = _given(group.trajectory_ids, group.rewards)
+    lowest = min(rewards.values(), default=0.0)
+    is_asked_of_group = False
     for seen in rollouts:
         reward = rewards.get(seen.trajectory_id)
         if reward is None:  # nothing is trained on it
             continue
-        if reward <= 0 or min(known) == reward < max(known):
-            yield LOW_REWARD, seen.trajectory_id, reward, seen.cause
-        if seen.is_told:
-            yield ERROR_AS_RESULT, seen.trajectory_id, reward, seen.cause
+        is_low = reward <= 0 or lowest == reward < max(rewards.values())
+        if is_low and not is_asked_of_group:
+            is_asked_of_group = seen.is_of_group
+            yield LOW_REWARD, _suspect(seen, rewards)
+        if seen.is_told:  # its own messages say so
+            yield ERROR_AS_RESULT, SuspectReward(seen.trajectory_id, reward, seen.cause)
     for grader in group.graders:
-        if grader.weight == 0:
-            continue
-        given = dict(zip(group.trajectory_ids, grader.rewards, strict=False))
-        faults: dict[str | None, list[FaultRecord]] = {}
-        for fault in _seen(grader.faults):
-            faults.setdefault(fault.trajectory_id, []).append(fault)
-        for trajectory_id, failed in faults.items():
-            # of a group grader, the trajectory that fared worst stands for all
-            named = [trajectory_id] if trajectory_id is not None else list(given)
-            graded = {name: value for name in named if (value := given.get(name)) is not None}
-            if graded:
-                worst = min(graded, key=graded.__getitem__)
-                yield REWARD_WITHOUT_JUDGE, worst, graded[worst], _cause(failed)
+        if grader.weight != 0:
+            yield from _without_judge(grader, group.trajectory_ids)
+
+
+def _suspect(seen: SwallowedError, rewards: Mapping[str, float]) -> SuspectReward:
+    """Return whose reward is asked about; of a group the one that fared worst stands for all."""
+    name = min(rewards, key=rewards.__getitem__) if seen.is_of_group else seen.trajectory_id
+    return SuspectReward(name, rewards[name], seen.cause, is_whole_group=seen.is_of_group)
+
+
+def _without_judge(
+    grader: GraderRecord, trajectory_ids: Sequence[str]
+) -> Iterator[tuple[str, SuspectReward]]:
+    given = _given(trajectory_ids, grader.rewards)
+    faults: dict[str | None, list[FaultRecord]] = {}
+    for fault in _seen(grader.faults):
+        faults.setdefault(fault.trajectory_id, []).append(fault)
+    for trajectory_id, failed in faults.items():
+        is_of_group = trajectory_id is None and len(given) > 1
+        graded = [name for name in given if trajectory_id in (None, name)]
+        if graded:
+            worst = min(graded, key=given.__getitem__)
+            yield (
+                REWARD_WITHOUT_JUDGE,
+                SuspectReward(worst, given[worst], _cause(failed), is_whole_group=is_of_group),
+            )
+
+
+def _given(trajectory_ids: Sequence[str], rewards: Sequence[float | None]) -> dict[str, float]:
+    """Return the rewards that were given, by trajectory."""
+    pairs = zip(trajectory_ids, rewards, strict=False)
+    return {name: reward for name, reward in pairs if reward is not None}
 
 
 def is_error_text(content: object) -> bool:
@@ -139,11 +170,12 @@ def is_error_text(content: object) -> bool:
 
 
 def _seen(faults: Sequence[FaultRecord]) -> list[FaultRecord]:
-    """Return the faults that the plugin itself got and went on after."""
+    """Return the faults that the plugin itself got, did not make good, and went on after."""
     return [
         fault
         for fault in faults
         if fault.handled_by is HandledBy.PLUGIN
+        and not fault.is_answered_later
         and fault.side in _NO_ERROR
         and fault.kind not in _NO_ERROR[fault.side]
     ]

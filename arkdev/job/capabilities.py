@@ -118,13 +118,13 @@ _DATA_FORMS = {
         _used("these objects are read"),
     ),
     "datasets": Capability(
-        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _partly("the files that arkworkspace.toml names for the ids; without them an error"),
         _refused(_ON_PLATFORM, _FILES_INSTEAD),
         _used("these datasets are mixed by multiplier or sample_count"),
     ),
 }
 _PRESETS = Capability(
-    _refused(_NO_PRESETS, "take preset_dataset out, or add the samples to local_files"),
+    _partly("the files that arkworkspace.toml names for the ids; without them an error"),
     _refused(_NO_PRESETS, "take preset_dataset out, or add the samples to local_files"),
     _used("preset data is mixed in"),
 )

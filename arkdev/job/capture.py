@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,37 @@ class Capture:
 
     made: list[Any] = field(default_factory=list)
     submitted: Any = None
+
+
+@dataclass(frozen=True)
+class SubmittedJob:
+    """What became of a job that a script submitted."""
+
+    id: str
+    url: str
+    phase: str
+    """As the platform's jobs have one: ``Completed`` or ``Failed``."""
+
+
+Submitter = Callable[[Any], SubmittedJob]
+"""Runs a job that was submitted for debugging."""
+
+_submitter: ContextVar[Submitter | None] = ContextVar("arkdev_submitter", default=None)
+
+
+def current_submitter() -> Submitter | None:
+    """Return what runs debug jobs, or None where nothing does."""
+    return _submitter.get()
+
+
+@contextmanager
+def submitting(submitter: Submitter) -> Iterator[None]:
+    """Let `submitter` run the debug jobs that are submitted inside of the block."""
+    token = _submitter.set(submitter)
+    try:
+        yield
+    finally:
+        _submitter.reset(token)
 
 
 _capture: ContextVar[Capture | None] = ContextVar("arkdev_job_capture", default=None)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import (
     Field,
     PlainValidator,
+    PrivateAttr,
     SecretStr,
     SerializeAsAny,
     ValidationInfo,
@@ -19,7 +20,12 @@ from pydantic import (
 )
 
 from arkdev.errors import ComesLaterError
-from arkdev.job.capture import JobSubmitted, current_capture
+from arkdev.job.capture import (
+    JobSubmitted,
+    SubmittedJob,
+    current_capture,
+    current_submitter,
+)
 from arkdev.job.data import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.hyperparameters import check_value
 from arkdev.job.methods import DEFAULT_PIPELINE, METHOD_OF_PIPELINE, CustomizationType
@@ -112,6 +118,7 @@ class ModelCustomizationJob(JobModel):
     debug_config: ModelCustomizationJobRLDebugConfig | None = None
     tags: list[Tag] | None = None
     resource_group: Annotated[str, Field(min_length=1)] | None = None
+    _submitted: SubmittedJob | None = PrivateAttr(default=None)
 
     @classmethod
     def conflicts(cls, given: Mapping[str, Any]) -> dict[KeyPath, str]:
@@ -154,27 +161,46 @@ class ModelCustomizationJob(JobModel):
             capture.made.append(self)
 
     def submit(self, *, debug: bool = False) -> None:
-        """Submit the job (JOB-37, JOB-38): not built yet, raises `ComesLaterError`."""
+        """Submit the job (JOB-37, JOB-38): a debug job runs here, to its end, by ``arkdev run``.
+
+        Raises `ComesLaterError` for a training job, and for a debug job in a script that
+        ``arkdev run`` does not run.
+        """
         capture = current_capture()
         if capture is not None:
             capture.submitted = capture.submitted or self
             raise JobSubmitted
-        raise _comes_later(f"submit({'debug=True' if debug else ''})")
+        submitter = current_submitter()
+        if not debug:
+            raise _comes_later("submit()")
+        if submitter is None:
+            raise ComesLaterError(
+                "ModelCustomizationJob.submit(debug=True) runs in a script that arkdev runs",
+                where=callers_place(),
+                hint="run the script with `arkdev run FILE`, or the job with `arkdev debug`",
+            )
+        self._submitted = submitter(self)
 
     @property
     def url(self) -> str:
-        """The job's page (JOB-39): not built yet, raises `ComesLaterError`."""
-        raise _comes_later("url")
+        """The job's page (JOB-39): of a debug job the file of its report."""
+        return self._after_submit("url").url
 
     @property
     def id(self) -> str:
-        """The job's id on the platform (X-15): not built yet, raises `ComesLaterError`."""
-        raise _comes_later("id")
+        """The job's id (X-15), of a debug job."""
+        return self._after_submit("id").id
 
     @property
     def phase(self) -> str:
-        """The job's phase (X-15): not built yet, raises `ComesLaterError`."""
-        raise _comes_later("phase")
+        """The job's phase (X-15), of a debug job."""
+        return self._after_submit("phase").phase
+
+    def _after_submit(self, name: str) -> SubmittedJob:
+        """Raises `ComesLaterError` for a job that was not submitted for debugging."""
+        if self._submitted is None:
+            raise _comes_later(name)
+        return self._submitted
 
     @property
     def status(self) -> Any:

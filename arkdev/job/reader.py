@@ -96,6 +96,16 @@ def read_job(root: Path, path: Path | None = None) -> Job | None:
     )
 
 
+def job_of_script(config: ModelCustomizationJob, *, path: Path, root: Path) -> Job:
+    """Return a job that a running script has made; `path` is the script's.
+
+    Raises `JobError` for what the script changed into something that is no job.
+    """
+    valid = revalidated(config, path=path)
+    root = Path(root).absolute()
+    return _normalised(_Source(valid, path=path, root=root, lines=read_lines(path)))
+
+
 def _read_yaml(path: Path) -> tuple[ModelCustomizationJob, YamlTree]:
     source = shown_path(path)
     try:

@@ -54,8 +54,15 @@ class Attempt(Protocol):
 
     def fault(
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
-    ) -> None:
-        """Record something that went wrong (`arkdev.runs.records.FaultRecord` has the words)."""
+    ) -> object:
+        """Record something that went wrong (`arkdev.runs.records.FaultRecord` has the words).
+
+        Returns the record, for `answered_later`.
+        """
+        ...
+
+    def answered_later(self, fault: object) -> None:
+        """Note that the plugin sent the same again after `fault`, and that it was answered."""
         ...
 
 

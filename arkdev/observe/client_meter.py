@@ -30,6 +30,11 @@ class ClientMeter:
         self.total_s = 0.0
         self._lock = threading.Lock()
 
+    @property
+    def mean_s(self) -> float:
+        """CPU seconds of one client; 0 when there is none."""
+        return self.total_s / self.num_built if self.num_built else 0.0
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Measure the client classes that are imported by now."""

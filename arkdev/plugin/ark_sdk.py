@@ -67,12 +67,12 @@ _SAMPLE_NAMES = {
         "ChatCompletionResponse",
         "Function",
         "Thinking",
+        "CriticContext",
+        "TeacherContext",
     ),
     # the older name of Trajectory in grader signatures
     "ChatCompletion": f"{_TYPES}:Trajectory",
     **_from(_PROXY, "RolloutInferenceProxy"),
-    **_later("the PPO critic's own context", "CriticContext"),
-    **_later("on-policy distillation", "TeacherContext"),
 }
 _JOB_NAMES = _from(
     _JOB,

@@ -207,14 +207,14 @@ def _is_held(folder: Path) -> bool:
 
 
 def _ids_near(trajectory_id: str, records: Iterator[TrajectoryRecord]) -> str:
-    sample = trajectory_id.partition(".")[0]
+    sample = trajectory_id.rpartition(".")[0]
     shown: list[str] = []
     num_all = 0
     for record in records:
         num_all += 1
-        if str(record.sample_index) == sample or len(shown) < 8:
+        if record.trajectory_id.rpartition(".")[0] == sample or len(shown) < 8:
             shown.append(record.trajectory_id)
-    of_sample = [name for name in shown if name.partition(".")[0] == sample]
+    of_sample = [name for name in shown if name.rpartition(".")[0] == sample]
     names = ", ".join((of_sample or shown)[:8])
     return f"{num_all} trajectories, among them {names}" if num_all else "no trajectories"
 

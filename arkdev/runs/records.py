@@ -18,6 +18,10 @@ from typing import Any
 
 SCHEMA_VERSION = 1
 
+TRAIN = "train"
+TEST = "test"
+"""The phases of a job: a step of training, and a round on the validation set (CTX-05)."""
+
 
 class Verdict(StrEnum):
     """What became of an attempt, a rollout, a grading or a group (decision 1)."""
@@ -74,6 +78,8 @@ class FaultRecord:
     """The error's text, or the injected delay."""
     trajectory_id: str | None = None
     """Which trajectory a single grader was grading; None elsewhere."""
+    is_answered_later: bool = False
+    """The plugin sent the same HTTP request again in the same attempt, and it was answered."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +128,28 @@ class TurnRecord:
     """Of a Responses call: the place of its answer in the trajectory's messages."""
 
 
+def trajectory_id_of(
+    sample_index: int, generation: int, *, phase: str = TRAIN, step: int | None = None
+) -> str:
+    """Return ``7.1``; in step 3 of a job ``3/7.1``, in a round of validation ``test3/7.1``.
+
+    >>> trajectory_id_of(7, 1), trajectory_id_of(7, 1, phase="test", step=3)
+    ('7.1', 'test3/7.1')
+    """
+    name = f"{sample_index}.{generation}"
+    if step is None:
+        return name
+    return f"test{step}/{name}" if phase == TEST else f"{step}/{name}"
+
+
 @dataclass(frozen=True)
 class SampleRecord:
     """A sample as its rollouts and graders were given it: a line of ``samples.jsonl``."""
 
     sample_index: int
     sample: dict[str, Any]
+    phase: str = TRAIN
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +157,7 @@ class TrajectoryRecord:
     """One finished rollout: a line of ``trajectories.jsonl``."""
 
     trajectory_id: str
-    """``<sample_index>.<generation>``"""
+    """`trajectory_id_of`: ``<sample_index>.<generation>``, in a job with its step before it."""
     sample_index: int
     generation: int
     verdict: Verdict
@@ -153,6 +175,9 @@ class TrajectoryRecord:
     call_size: int = 1
     """Trajectories that the plugin call was to make: n_sample of a group rollout, else 1. A group
     rollout that did not succeed leaves one line, of its first generation, for all of them."""
+    phase: str = TRAIN
+    step: int | None = None
+    """Of the job; None in a test."""
 
     @property
     def num_trajectories(self) -> int:
@@ -199,6 +224,8 @@ class GraderRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     """Of a grader that is called for each trajectory the means over its calls."""
     attempts: int = 1
+    """Of a grader that is called for each trajectory those of the call that took the most;
+    `failed_attempts` has those of each."""
     duration_s: float = 0.0
     error: str | None = None
     where: str | None = None
@@ -230,6 +257,9 @@ class GroupRecord:
     """Counted in the report, as in a trajectory."""
     sample_extra: dict[str, Any] | None = None
     """The sample's own ``extra``, which often holds the answer that graders look for."""
+    phase: str = TRAIN
+    step: int | None = None
+    """Of the job; None in a test."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +269,7 @@ class Manifest:
     schema_version: int
     run_id: str
     kind: str
-    """``test`` or ``replay``, later ``debug`` and ``train``."""
+    """``test``, ``debug`` or ``replay``, later ``train``."""
     status: str
     """``running`` until the run says how it ended."""
     started_at: str

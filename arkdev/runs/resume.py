@@ -20,7 +20,7 @@ from typing import Any
 
 from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader, worked_s
-from arkdev.runs.records import Manifest
+from arkdev.runs.records import TRAIN, Manifest
 from arkdev.runs.writer import (
     EVENTS,
     GROUPS,
@@ -35,6 +35,9 @@ from arkdev.runs.writer import (
     iso_time,
 )
 
+GroupKey = tuple[str, int | None, int]
+"""The phase, the step and the sample of a group."""
+
 _IsKept = Callable[[dict[str, Any]], bool]
 
 _LOCK_TRIES = 20
@@ -46,7 +49,7 @@ _LOCK_WAIT_S = 0.01
 class FinishedGroups:
     """The groups that a run has behind it."""
 
-    samples: frozenset[int]
+    groups: frozenset[GroupKey]
     trajectory_ids: frozenset[str]
 
 
@@ -128,14 +131,18 @@ def finished_groups(folder: Path) -> FinishedGroups:
     """Read which groups of the run in `folder` are finished."""
     written = {document.get("trajectory_id") for document in _documents(folder / TRAJECTORIES)}
     members = {
-        document["sample_index"]: document["trajectory_ids"]
+        _key(document): document["trajectory_ids"]
         for document in _documents(folder / GROUPS)
         if "sample_index" in document and written.issuperset(document.get("trajectory_ids", [None]))
     }
     return FinishedGroups(
-        samples=frozenset(members),
+        groups=frozenset(members),
         trajectory_ids=frozenset(name for names in members.values() for name in names),
     )
+
+
+def _key(document: dict[str, Any]) -> GroupKey:
+    return document.get("phase", TRAIN), document.get("step"), document["sample_index"]
 
 
 def drop_unfinished(folder: Path) -> int:
@@ -146,13 +153,14 @@ def drop_unfinished(folder: Path) -> int:
     finished = finished_groups(folder)
 
     def first_of_its_group() -> _IsKept:
-        seen: set[int] = set()
+        seen: set[GroupKey] = set()
 
         def is_first(document: dict[str, Any]) -> bool:
-            sample = document.get("sample_index")
-            is_new = sample in finished.samples and sample not in seen
-            seen.update({sample} if isinstance(sample, int) else ())
-            return is_new
+            key = _key(document) if "sample_index" in document else None
+            if key is None or key not in finished.groups or key in seen:
+                return False
+            seen.add(key)
+            return True
 
         return is_first
 

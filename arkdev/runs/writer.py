@@ -258,6 +258,15 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
+def write_page(path: Path, text: str) -> Path:
+    """Write a page about a run into its folder, whole or not at all; return its path."""
+    with _disk_faults_named(path.parent):
+        temporary = path.with_name(f"{path.name}{_TEMPORARY}")
+        temporary.write_text(text, encoding="utf-8", newline="\n", errors="replace")
+        temporary.replace(path)
+    return path
+
+
 def recorded_settings(settings: dict[str, Any], *, secrets: Iterable[str] = ()) -> dict[str, Any]:
     """Return `settings` as a manifest that is read again has them."""
     document = {"settings": masked_settings(settings)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from arkdev.runs.records import trajectory_id_of
+
 
 @dataclass(frozen=True)
 class AttemptIdentity:
@@ -19,13 +21,18 @@ class AttemptIdentity:
 
     @property
     def trajectory_id(self) -> str:
-        """``<sample_index>.<generation>``"""
-        return f"{self.sample_index}.{self.generation}"
+        """See `trajectory_id_of`."""
+        return trajectory_id_of(
+            self.sample_index, self.generation, phase=self.phase, step=self.step
+        )
 
     def seed(self, *place: int | str) -> int:
         """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
 
         `place` is the call's number in the attempt, or its place in the tree of responses.
         """
-        text = str([self.run_seed, self.sample_index, self.generation, self.attempt, *place])
+        who = [self.run_seed, self.sample_index, self.generation, self.attempt]
+        # a sample has its turn again in each epoch
+        when = [] if self.step is None else [self.phase, self.step]
+        text = str([*who, *when, *place])
         return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")

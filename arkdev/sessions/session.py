@@ -78,6 +78,7 @@ class Session:
         """Requests that failed for good and were not answered later, with the error texts."""
         self._notes: dict[tuple[str, str], None] = {}
         self._faults = FaultLog(started=self._started)
+        self.answered_later = self._faults.answered_later
         self.num_retries = 0
         """How often model calls were sent again, those included that failed in the end."""
         self.must_wait_long = False
@@ -265,9 +266,10 @@ class Session:
 
     def fault(
         self, side: str, kind: str, target: str, *, detail: str = "", is_injected: bool = False
-    ) -> None:
+    ) -> FaultRecord:
         """Record something that went wrong in the attempt, unless it has ended."""
-        self._faults.add(FaultSide(side), kind, target, detail=detail, is_injected=is_injected)
+        side = FaultSide(side)
+        return self._faults.add(side, kind, target, detail=detail, is_injected=is_injected)
 
     @property
     def faults(self) -> tuple[FaultRecord, ...]:

@@ -29,7 +29,8 @@ PATHS = {
     f"{TYPES}.pipeline_plugin": "PluginStatus PluginContext",
     f"{TYPES}.rollout": (
         "Trajectory ChatCompletionSample ChatCompletionMessage ChatCompletionResponse "
-        "RolloutInferenceProxy RolloutResult GroupRolloutResult SingleResponse ChatCompletion"
+        "RolloutInferenceProxy RolloutResult GroupRolloutResult SingleResponse ChatCompletion "
+        "CriticContext TeacherContext"
     ),
     "ark_sdk.core.plugin.rollout.proxy": (
         "InferenceProxy Mode wrap_client_inplace wrap_async_client_inplace "
@@ -40,7 +41,6 @@ PATHS = {
 }
 LATER = {
     f"{RESOURCES}.test_instance": "get_or_create_pipeline_plugin_test_instance",
-    f"{TYPES}.rollout": "CriticContext TeacherContext",
     "ark_sdk.core.client.ark": "default_ark_client",
     "ark_sdk.types.foundation_model.foundation_model": "ListFoundationModelVersionsRequest",
 }

@@ -538,7 +538,7 @@ LATER_COMMANDS = [
 @pytest.mark.parametrize("line", LATER_COMMANDS)
 def test_a_documented_command_of_later_work_says_so(arkdev: Command, line: str) -> None:
     told = arkdev(*line.split())
-    words = " ".join(line.split()[: 2 if line.startswith(("test", "get")) else 1])
+    words = " ".join(line.split()[: 2 if line.startswith(("test", "get", "create")) else 1])
     assert (told.exit_code, told.out) == (2, "")
     assert f"`arkdev {words}` is not built yet: it comes with " in told.err
 

@@ -146,3 +146,19 @@ def test_checking_data_takes_flat_memory():
     grown = {name: row["grown_mb"] for name, row in measured["rows"].items()}
     assert sum(grown.values()) < 8, grown
     assert measured["rows"]["data check"]["lines_per_s"] > 0
+
+
+def test_debugging_a_job_runs_what_a_test_of_its_plugins_runs():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "debug.py"), "--json"),
+            *("--samples", "20", "--generations", "2", "--batch-size", "8"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    assert all(row["rollouts_per_s"] > 0 < row["early_mb"] for row in measured.values())

@@ -28,6 +28,18 @@ COMMANDS = _commands()
 
 LOOK_UP = "get foundation-model --model m --version 1"
 ENDS = {
+    "create mcj": [
+        ("create mcj -f job.yaml --debug", 0),
+        ("create mcj -f job.yaml", 2),
+        ("create mcj", 2),
+        ("create cm", 2),
+    ],
+    "debug": [
+        ("debug --steps 1", 0),
+        ("debug -f none.yaml", 2),
+        ("debug --resume latest", 2),
+        ("debug --endpoint http://127.0.0.1:1/v1 --model m", 4),
+    ],
     "data check": [
         ("data check", 0),
         ("data check data.jsonl --show 0", 0),

@@ -14,6 +14,8 @@ from tests.integration.workspace import Command, Workspace
 COMMANDS = {
     "test": "test plugin --trace --json",
     "test-sample": "test plugin --sample 0 --json",
+    "debug": "debug --steps 1 --n-sample 2 --keep-going --json",
+    "show-step": "show latest --step 0 --json",
     "test-grader-attack": "test grader --attack --floor 0.5 --json",
     "test-grader-repeat": "test grader --repeat 2 plugins.grader:one=1 plugins.grader:one --json",
     "replay": "replay latest --diff recorded plugins.grader:one --json",
@@ -79,7 +81,9 @@ def test_the_document_of_a_command_is_the_published_one(
         """,
     )
     workspace.samples("hello", "fail", "hello again")
-    if name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
+    if name == "show-step":
+        arkdev("debug", "--steps", "1", "--n-sample", "2", "--keep-going")
+    elif name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
         arkdev("test", "plugin", "--n-sample", "2", "--trace")
     document = arkdev(*COMMANDS[name].split()).document
     check(document, published(arkdev, name))

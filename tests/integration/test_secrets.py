@@ -52,6 +52,8 @@ LEAKS = """
 """
 
 COMMANDS = {
+    "create mcj": ["create", "mcj", "-f", "job.yaml", "--debug"],
+    "debug": ["debug", "--endpoint", "mine", "--n-sample", "2"],
     "data check": ["data", "check"],
     "check": ["check"],
     "doctor": ["doctor"],
@@ -70,6 +72,9 @@ COMMANDS = {
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
 }
 MORE = {
+    "the debug endpoint": ["debug", "--n-sample", "2", "--keep-going"],
+    "all steps of a scripted job": ["debug", "--endpoint", "scripted", "--keep-going"],
+    "a step": ["show", "latest", "--step", "0"],
     "a traced test": ["test", "plugin", "--endpoint", "mine", "--trace"],
     "what happened when": ["show", "latest", "1.0", "--trace"],
     "what was logged": ["show", "latest", "--logs"],

@@ -43,6 +43,13 @@ class FaultLog:
                 if any(record is fault for fault in faults):
                     self._records[index] = replace(record, handled_by=HandledBy.HARNESS)
 
+    def answered_later(self, fault: object) -> None:
+        """Note that the plugin sent the same again after `fault`, and that it was answered."""
+        with self._lock:
+            for index, record in enumerate(self._records):
+                if record is fault and self._is_open:
+                    self._records[index] = replace(record, is_answered_later=True)
+
     def close(self) -> None:
         """The attempt has ended: nothing is recorded any more."""
         with self._lock:

@@ -24,6 +24,7 @@ from arkdev.sessions.faults.answers import (
     error_headers,
     nonsense,
 )
+from arkdev.sessions.faults.later_answers import LaterAnswers
 from arkdev.sessions.faults.plan import FaultPlace, FaultPlan, Strike
 
 
@@ -40,6 +41,7 @@ class FaultyTraffic:
         self._plan = plan
         self._call_later = call_later
         self._lock = threading.Lock()
+        self._later_answers = LaterAnswers()
         self._num_seen: WeakKeyDictionary[Attempt, Counter[str]] = WeakKeyDictionary()
         self._strikes: dict[int, tuple[ref[HttpRequest], Strike, Attempt]] = {}
         """Of the calls that are under way, by the id of their request."""
@@ -56,7 +58,7 @@ class FaultyTraffic:
         fault = strike.fault
         if fault.kind in CHANGES_ANSWERS:  # recorded when there is something to change
             return None
-        _record(attempt, request, strike)
+        self._record(attempt, request, strike)
         if fault.kind not in ("slow", "timeout") or fault.duration_s is None:
             return None
         held: Future[None] = Future()
@@ -82,13 +84,26 @@ class FaultyTraffic:
         body = _changed_body(response, strike)
         if body is None:
             return response
-        _record(attempt, request, strike)
+        self._record(attempt, request, strike)
         return replace(response, body=body, is_injected=True)
 
     def after(self, request: HttpRequest, outcome: Outcome, *, duration_s: float) -> None:
-        """Forget the call."""
+        """Forget the call; see whether it makes an earlier one good."""
         with self._lock:
-            self._strikes.pop(id(request), None)
+            struck = self._strikes.pop(id(request), None)
+        attempt = attempt_here()
+        if struck is None and attempt is not None:
+            self._later_answers.ended(attempt, request, outcome)
+
+    def _record(self, attempt: Attempt, request: HttpRequest, strike: Strike) -> None:
+        fault = attempt.fault(
+            FaultSide.TOOL,
+            strike.fault.kind,
+            request.host,
+            detail=detail_of(strike.fault),
+            is_injected=True,
+        )
+        self._later_answers.failed(attempt, request, fault)
 
     def _place(self, request: HttpRequest, attempt: Attempt) -> FaultPlace:
         """Return the place of a call: what it asks, and how often that was asked before.
@@ -119,13 +134,6 @@ class FaultyTraffic:
     def _strike_of(self, request: HttpRequest) -> tuple[Strike | None, Attempt | None]:
         kept = self._strikes.get(id(request))
         return (kept[1], kept[2]) if kept else (None, None)
-
-
-def _record(attempt: Attempt, request: HttpRequest, strike: Strike) -> None:
-    fault = strike.fault
-    attempt.fault(
-        FaultSide.TOOL, fault.kind, request.host, detail=detail_of(fault), is_injected=True
-    )
 
 
 def _release(held: Future[None]) -> None:

@@ -105,7 +105,7 @@ def test_the_report_says_what_became_of_each_failure_at_80_columns_in_ascii(tmp_
     for part in (
         "1 x 0.1: reward 0 after tool timeout: is that meant?",
         "raise RolloutRetryException or return PluginStatus.RETRY or DISCARD; a penalty is right",
-        "1 x 0.1: reward 0 after tool 500: is that meant?",
+        "1 x the group of 0.1: lowest reward 0 after tool 500: is that meant?",
         f"1 x tool 503: made good by another attempt | 1 trained on {moved} | in 2 attempts",
         f"1 x tool timeout, injected: the plugin went on | 1 trained on {moved}",
         f"1 x model 429: arkdev sent the call again | 1 trained on {moved}",
@@ -115,6 +115,21 @@ def test_the_report_says_what_became_of_each_failure_at_80_columns_in_ascii(tmp_
         "4 faults (1 injected); 2 attempts that did not succeed",
     ):
         assert part in told
+
+
+def test_an_answer_that_did_arrive_is_not_called_never_made_good(tmp_path):
+    writer = RunWriter.create(tmp_path, kind="test", settings={}, hashes={}, versions={})
+    faults = tuple(
+        FaultRecord(FaultSide.MODEL, kind, "call 1", 0.1, True) for kind in ("slow", "500")
+    )
+    failed = Attempt(F, 0.2, error="ValueError: no", where="a.py:9", faults=faults)
+    writer.trajectory(TrajectoryRecord("0.0", 0, 0, F, 0.5, (failed,)))
+    writer.group(GroupRecord(0, F, ("0.0",), (None,)))
+    writer.finish("finished", {})
+    told = section(report(writer.folder, width=80), "Failures")
+    assert "model slow, injected: answered, but no attempt succeeded" in told
+    assert "model 500, injected: never made good" in told
+    assert "call 1: answered, but no attempt succeeded" in show(tmp_path, "latest", "0.0")
 
 
 @pytest.mark.parametrize("width", [50, 60, 130, 250])

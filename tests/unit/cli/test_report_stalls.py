@@ -40,6 +40,8 @@ def test_a_sentence_has_the_place_the_function_and_the_times():
         ({}, "await asyncio.sleep"),
         ({"called": "requests.get"}, "httpx.AsyncClient"),
         ({"called": "client.chat.completions.create"}, "async_rollout_client"),
+        ({"called": "httpx.AsyncClient"}, "make the client once, outside the plugin"),
+        ({"called": "AsyncOpenAI"}, "make the client once, outside the plugin"),
         ({"called": "json.loads"}, "asyncio.to_thread(json.loads"),
         ({"called": ""}, "another process"),
         ({"called": "await shop.Shop.search"}, "it is awaited, but"),

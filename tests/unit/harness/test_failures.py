@@ -44,9 +44,17 @@ def fault(
     *,
     is_injected: bool = False,
     trajectory_id: str | None = None,
+    is_answered_later: bool = False,
 ) -> FaultRecord:
     return FaultRecord(
-        FaultSide(side), kind, "host", 0.1, is_injected, by, trajectory_id=trajectory_id
+        FaultSide(side),
+        kind,
+        "host",
+        0.1,
+        is_injected,
+        by,
+        trajectory_id=trajectory_id,
+        is_answered_later=is_answered_later,
     )
 
 
@@ -135,6 +143,12 @@ def test_each_faulty_trajectory_is_dropped_by_itself():
     shifts = [abs(one.shift) for moved in singles for one in moved]
     assert row.shift.mean == pytest.approx(sum(shifts) / 12)
     assert row.shift.largest == max(shifts)
+
+
+def test_in_a_group_without_signal_nothing_is_moved():
+    assert sibling_shift(group(1.0, 1.0), "0.0") is None
+    (row,) = found(group(1.0, 1.0), trajectory("0.0", went_on_after(fault()))).faults
+    assert (row.fates, row.shift) == ({"no_signal": 1}, None)
 
 
 def test_of_two_the_one_that_is_left_keeps_its_reward():
@@ -347,6 +361,28 @@ def test_one_trajectory_that_stays_ungraded_does_not_blame_the_others():
     assert (repeated.handling, repeated.count, repeated.fates) == ("repeated", 1, {"job_fails": 1})
 
 
+def test_each_grading_of_a_single_grader_took_as_many_attempts_as_it_took_itself():
+    failed = (FailedGrading(F, "ValueError: x", "g.py:1", "0.0"),) * 3
+    failed += (FailedGrading(F, "KeyError: x", "g.py:2", "0.1"),)
+    broken = (fault(by=HandledBy.NOBODY, trajectory_id="0.1"),)
+    grader = GraderRecord(
+        "g", 1.0, S, (0.0, 1.0, 2.0), attempts=4, failed_attempts=failed, faults=broken
+    )
+    summary = found(group(0.0, 1.0, 2.0, graders=(grader,)))
+    (row,), (by_fault,) = summary.failed_attempts, summary.faults
+    assert (row.attempts, by_fault.attempts) == ({"4": 3, "2": 1}, {"2": 1})
+
+
+def test_a_grading_that_failed_keeps_its_own_verdict_beside_one_that_gave_the_sample_up():
+    failed = (FailedGrading(F, "failed", None, "0.0"),) * 4 + (FailedGrading(D, "no", None, "0.1"),)
+    grader = GraderRecord("g", 1.0, D, (None, None), attempts=4, failed_attempts=failed)
+    rows = found(group(None, None, verdict=D, graders=(grader,))).failed_attempts
+    assert [(row.kind, row.verdicts, row.attempts) for row in rows] == [
+        ("failure", {"failure": 4}, {"4": 4}),
+        ("discard", {"discard": 1}, {"1": 1}),
+    ]
+
+
 def test_the_failures_of_a_group_rollout_count_once_and_concern_the_whole_group():
     attempts = (Attempt(F, 0.1, error="x", where="a.py:1", faults=(fault("tool", "503"),)),)
     attempts += (Attempt(S, 0.1),)
@@ -442,6 +478,18 @@ def test_a_low_reward_after_an_error_is_asked_about():
     assert asked(found(group(None, 1.0, verdict=D), trajectory("0.0", timed_out))) == []
 
 
+def test_an_error_in_a_group_rollout_is_asked_of_the_group_not_of_one_member():
+    members = [trajectory(f"0.{index}", went_on_after(fault()), call_size=3) for index in range(3)]
+    (asked_once,) = found(group(1.0, 0.0, -1.0), *members).suspicions
+    assert asked_once.count == 1
+    (suspect,) = asked_once.examples
+    assert (suspect.trajectory_id, suspect.reward) == ("0.2", -1.0)
+    assert suspect.is_whole_group
+    assert asked(found(group(1.0, 1.0, 1.0), *members)) == []
+    alone = found(group(1.0, 0.0), trajectory("0.1", went_on_after(fault()))).suspicions
+    assert not alone[0].examples[0].is_whole_group
+
+
 def test_a_model_error_that_was_swallowed_is_asked_about_also_without_a_fault():
     swallowed = trajectory("0.0", warnings=("exception_swallowed: EndpointError: no",))
     assert asked(found(group(0.0, 1.0), swallowed)) == [
@@ -462,6 +510,15 @@ def test_what_the_plugin_never_saw_is_not_asked_about():
     assert asked(summary) == []
     garbage = trajectory("0.0", went_on_after(fault("tool", "garbage")))
     assert asked(found(group(0.0, 0.0), garbage)) != [], "a service gives no garbage on its own"
+
+
+def test_what_the_plugins_own_retry_made_good_is_not_asked_about():
+    mended = fault(is_answered_later=True)
+    assert asked(found(group(0.0, 1.0), trajectory("0.0", went_on_after(mended)))) == []
+    both = went_on_after(mended, fault("tool", "timeout"))
+    assert asked(found(group(0.0, 1.0), trajectory("0.0", both))) == [
+        ("low_reward_after_error", 1, [("0.0", 0.0, "tool timeout")])
+    ]
 
 
 def test_an_error_told_to_the_model_is_asked_about_whatever_the_reward():
@@ -518,3 +575,22 @@ async def test_a_tool_error_that_a_rollout_swallows_shows_up_in_the_run():
         await run.samples(swallows, from_extra, lines=lines(2))
     failures = statistics_of(run, n=1).summary().failures
     assert asked(failures) == [("low_reward_after_error", 1, [("0.0", 0.0, "tool 503")])]
+
+
+def test_errors_of_a_grader_that_a_later_attempt_made_good_are_listed_with_their_texts():
+    repaired = (FailedGrading(F, "ValueError: once", "g.py:1", "0.1"),)
+    failing = (FailedGrading(F, "KeyError: always", "g.py:2", "0.0"),) * 4
+    statistics = RunStatistics(2)
+    for name in ("0.0", "0.1"):
+        statistics.add_trajectory(trajectory(name))
+    grader = GraderRecord(
+        "g", 1.0, F, (None, 1.0), attempts=4, error="x", failed_attempts=failing + repaired
+    )
+    statistics.add_group(group(None, 1.0, verdict=F, graders=(grader,)))
+    assert [
+        (one.source, one.message, one.where, one.count, one.num_final, one.examples)
+        for one in statistics.summary().errors
+    ] == [
+        ("grader g", "KeyError: always", "g.py:2", 4, 1, ("0.0",)),
+        ("grader g", "ValueError: once", "g.py:1", 1, 0, ("0.1",)),
+    ]

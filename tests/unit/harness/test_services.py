@@ -97,6 +97,19 @@ def test_real_faults_are_recorded_and_injected_ones_are_not_twice(clock):
     assert only(meter).num_errors == 2
 
 
+def test_a_fault_is_made_good_by_a_later_answer_to_the_same_call_of_the_attempt(clock):
+    meter = ServiceMeter()
+    with attempted() as attempt:
+        call(meter, HttpResponse(503, {}, b"busy"), path="/a")
+        call(meter, HttpResponse(503, {}, b"busy"), path="/b")
+        call(meter, HttpResponse(500, {}, b"broken"), path="/b")
+        call(meter, path="/b")
+    with attempted() as other:
+        call(meter, path="/a")
+    assert [fault["kind"] for fault in attempt.faults] == ["503", "503", "500"]
+    assert (attempt.answered, other.answered) == (attempt.faults[1:], [])
+
+
 def test_what_another_rule_answers_was_not_sent(clock):
     meter = ServiceMeter()
     one = request()

@@ -3,11 +3,14 @@
 import asyncio
 import gc
 import inspect
+import os
 import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+import pytest
 
 from arkdev import rollout
 from arkdev.harness.stall_frames import attempt_on, users_place
@@ -93,6 +96,39 @@ async def test_a_sleep_on_the_loop_is_named_with_its_time_and_who_waited():
     assert 0.25 < record.total_s < 0.6
     assert record.num_waiting == 3
     assert set(record.waited) == {"0.0", "1.0", "3.0"}
+
+
+def waits_for_a_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    threading.Timer(0.3, lock.release).start()
+    with lock:
+        pass
+
+
+def waits_for_lines():
+    read, write = os.pipe()
+    threading.Timer(0.3, os.close, (write,)).start()
+    with open(read, encoding="utf-8") as pipe:
+        for _ in pipe:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("wait", "statement"), [(waits_for_a_lock, "with lock"), (waits_for_lines, "for _ in pipe")]
+)
+async def test_a_statement_that_blocks_the_loop_is_named(wait, statement):
+    @rollout
+    async def answer(context, proxy, sample):
+        wait()
+
+    async with running() as run:
+        with watched(run) as watch:
+            await run.rollout(answer)
+            (record,) = users(watch)
+    assert record.kind is StallKind.BLOCKS_LOOP
+    assert (record.function, record.where) == (wait.__name__, line_of(wait, statement))
+    assert 0.2 < record.total_s < 0.6
 
 
 async def test_each_attempt_that_blocks_is_counted_though_they_block_in_a_row():

@@ -73,7 +73,7 @@ def ids(folder: Path, name: str) -> list[str]:
 
 def test_what_finished_groups_wrote_is_kept_and_the_rest_is_dropped(folder):
     before = (folder / "groups.jsonl").read_bytes()
-    assert finished_groups(folder).samples == {0, 2}
+    assert {sample for _, _, sample in finished_groups(folder).groups} == {0, 2}
     assert drop_unfinished(folder) == 4 + 3
     assert ids(folder, "trajectories.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
     assert ids(folder, "tokens.jsonl") == ["0.0", "2.0", "0.1", "2.1"]
@@ -106,7 +106,7 @@ def test_torn_lines_go_and_what_follows_begins_on_a_line_of_its_own(folder):
 def test_a_whole_group_line_whose_newline_is_missing_counts_as_torn(folder):
     path = folder / "groups.jsonl"
     path.write_bytes(path.read_bytes()[:-1])
-    assert finished_groups(folder).samples == {2}
+    assert finished_groups(folder).groups == {("train", None, 2)}
 
 
 def test_a_group_whose_trajectories_are_not_all_there_is_not_finished(folder):

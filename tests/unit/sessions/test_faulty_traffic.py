@@ -21,12 +21,17 @@ class Attempt:
         self.name = name
         self.number = number
         self.faults = []
+        self.answered = []
 
     def note(self, code, detail=""):
         raise AssertionError("nothing to note")
 
+    def answered_later(self, fault):
+        self.answered.append(fault)
+
     def fault(self, side, kind, target, *, detail="", is_injected=False):
         self.faults.append((str(side), kind, target, detail, is_injected))
+        return self.faults[-1]
 
 
 class Clock:
@@ -185,3 +190,12 @@ def test_threads_of_one_attempt_may_call_at_once():
         thread.join()
     alone = drawn(rule_of("tool.raise=50%"), Attempt(), [asked(n) for n in range(20)])
     assert results[0] == alone
+
+
+def test_a_fault_that_the_same_call_makes_good_in_its_attempt_is_told():
+    rule = rule_of("tool.503=50%")
+    with inside(Attempt()) as attempt:
+        tries = [[outcome_of(rule, asked(n)).status for _ in range(2)] for n in range(20)]
+    assert {tuple(two) for two in tries} == {(200, 200), (200, 503), (503, 200), (503, 503)}
+    # another query is another call: only the same one makes good
+    assert len(attempt.answered) == tries.count([503, 200])

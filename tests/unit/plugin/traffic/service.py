@@ -111,17 +111,22 @@ def serving() -> Iterator[Service]:
             thread.join()
 
 
-@dataclass
+@dataclass(eq=False)
 class AnAttempt:
     """An attempt that keeps its faults."""
 
     name: str = "0.0"
     faults: list[dict[str, Any]] = field(default_factory=list)
+    answered: list[object] = field(default_factory=list)
 
     def note(self, code: str, detail: str = "") -> None: ...
 
-    def fault(self, side: str, kind: str, target: str, **more: Any) -> None:
+    def fault(self, side: str, kind: str, target: str, **more: Any) -> object:
         self.faults.append({"side": side, "kind": kind, "target": target, **more})
+        return self.faults[-1]
+
+    def answered_later(self, fault: object) -> None:
+        self.answered.append(fault)
 
 
 @contextmanager

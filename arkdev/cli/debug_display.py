@@ -1,0 +1,140 @@
+"""What a person sees of a debug run while it runs, and at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.text import Text
+
+from arkdev.cli.debug_report import (
+    HEADERS,
+    aligned,
+    cells,
+    metrics_section,
+    outcome_section,
+    print_sections,
+    steps_section,
+)
+from arkdev.cli.report import headline, print_next, render_summary
+from arkdev.cli.terminal import plural, symbols
+from arkdev.cli.test_display import Display
+from arkdev.flows.debug import DebugOutcome
+from arkdev.flows.debug_plan import DebugPlan
+from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
+from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.harness.steps import StepRecord
+from arkdev.job.batches import Batch
+from arkdev.runs.masking import masked_text
+from arkdev.runs.records import TRAIN
+
+
+class DebugDisplay(Display):
+    """A row for each step on stderr, with a bar below on a terminal; then the report."""
+
+    command = "arkdev debug"
+
+    def __init__(self, plan: DebugPlan) -> None:
+        super().__init__(plan)
+        self._debug = plan
+        self._signs = symbols(self._err)
+        self._has_header = False
+
+    def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
+        """Say what runs."""
+        self.folder = folder
+        self._say(_what_is_rehearsed(self._debug))
+        if self._err.is_terminal:
+            self._progress.start()
+
+    def on_step_begin(self, batch: Batch, phase: str) -> None:
+        """Name it beside the bar."""
+        name = f"step {batch.step}" if phase == TRAIN else f"validation after step {batch.step}"
+        place = f"{batch.step + 1} of {len(self._debug.steps)}"
+        self._progress.update(self._task, description=f"{name} ({place})")
+
+    def on_step(self, record: StepRecord) -> None:
+        """Add its row."""
+        if not self._has_header:
+            self._has_header = True
+            self._err.print(Text(aligned(HEADERS), style="dim"), soft_wrap=True)
+        self._err.print(Text(aligned(cells(record, self._signs))), soft_wrap=True)
+        if text := record.failure or record.message:
+            style = "red" if record.failure else "yellow"
+            shown = masked_text(text, secrets=self._debug.secrets)
+            self._err.print(Text(f"  {shown}", style=style), soft_wrap=True)
+
+    def say_end(self, outcome: DebugOutcome) -> None:
+        """Say the outcome on stderr, where stdout holds a document."""
+        self._say(headline(outcome.summary, signs=self._signs).plain)
+        if outcome.failure is not None:
+            self._say(f"the job would fail: {outcome.failure}")
+        self._say_more(outcome)
+
+    def show(self, outcome: DebugOutcome, page: Path) -> None:
+        """Print the report: that of the training steps as of a test, then the steps."""
+        signs = symbols(self._out)
+        name = None if self._is_listed(outcome.folder) else str(outcome.folder)
+        render_summary(outcome.summary, self._out)
+        failure = outcome.failure
+        sections = [
+            metrics_section(outcome.steps),
+            steps_section(outcome.steps, signs),
+            outcome_section(
+                job_id=outcome.job_id,
+                failure=None if failure is None else failure.message,
+                where=failure.where if failure else "",
+                hint=_advice(outcome, is_going_on=self._debug.debug.keep_going),
+                warnings=outcome.warnings,
+            ),
+        ]
+        print_sections(self._out, sections, signs)
+        if outcome.validation is not None:
+            text = headline(outcome.validation, signs=signs)
+            self._out.print(Text(" validation  ", style="dim").append_text(text), soft_wrap=True)
+        self._out.print()
+        print_next(outcome.summary, self._out, outcome.folder, name or outcome.folder.name)
+        self._out.print(Text(f" page  {page}"), soft_wrap=True)
+        self._say_more(outcome)
+
+    def _say_more(self, outcome: DebugOutcome) -> None:
+        for note in outcome.notes:
+            self._say(f"note: {note}")
+        if outcome.judge_calls:
+            self._say(
+                f"note: {plural(outcome.judge_calls, 'model call')} of graders went to the "
+                "scripted model; set ARK_BASE_URL and ARK_API_KEY to judge with another"
+            )
+        if outcome.tracing is not None:
+            for warning in outcome.tracing.warnings:
+                self._say(f"warning: {warning}")
+        for threshold in outcome.thresholds:
+            word = "met" if threshold.is_met else "missed"
+            self._say(f"threshold {word}: {threshold}")
+
+
+def _advice(outcome: DebugOutcome, *, is_going_on: bool) -> str:
+    if outcome.failure is None:
+        return ""
+    if outcome.failure.hint:
+        return outcome.failure.hint
+    return "" if is_going_on else "--keep-going goes on all the same, to see what else there is"
+
+
+def _what_is_rehearsed(plan: DebugPlan) -> str:
+    job, steps = plan.the_job, plan.steps
+    is_built_in = plan.rollout.reference == DEFAULT_ROLLOUT
+    rollout = "the built-in single turn" if is_built_in else plan.rollout.reference
+    graders = " + ".join(
+        grader.name if grader.weight == 1 else f"{grader.weight:g}·{grader.name}"
+        for grader in plan.graders
+    )
+    rounds = ""
+    if plan.num_rounds:
+        rounds = f", {plural(plan.num_rounds, 'round')} of {plan.num_validation} for validation"
+    model = plan.endpoint.model
+    shown = "" if model in (None, plan.endpoint.name) else f" ({model})"
+    return (
+        f"{job.source.name}, {job.customization_type}: {plural(len(steps), 'step')} of "
+        f"{steps.batch_size} samples x {plan.num_generations}, {steps.num_samples} samples in all"
+        f"{rounds}; {rollout}, graded by {graders}, model: {plan.endpoint.name}{shown}"
+    )

@@ -1,0 +1,177 @@
+"""What a person sees of a debug run's steps: the table, one step, and the whole report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from arkdev.cli.terminal import (
+    Section,
+    Symbols,
+    duration,
+    facts,
+    number,
+    number_table,
+    plural,
+    printable,
+    titled,
+)
+from arkdev.harness.steps import StepRecord
+from arkdev.runs.records import TEST, GroupRecord
+
+HEADERS = ("step", "groups", "dropped", "no signal", "reward", "min", "max", "time")
+WIDTHS = (10, 8, 8, 10, 8, 8, 8, 9)
+_MAX_STEPS = 40
+_MAX_SAID = 8
+_NOTHING = 1e-12
+"""Below it a metric is what rounding left."""
+
+
+def cells(step: StepRecord, signs: Symbols) -> tuple[str, ...]:
+    """Return the row of a step; of a round of validation its name has ``test``."""
+    name = f"{step.step} test" if step.phase == TEST else str(step.step)
+    rewards = [
+        step.metrics.get(f"{step.phase}/reward->final_reward.{of}") for of in ("mean", "min", "max")
+    ]
+    no_signal = step.num_without_signal
+    return (
+        name,
+        str(step.num_groups),
+        str(step.num_groups - step.num_kept),
+        signs.dash if no_signal is None else str(no_signal),
+        *(number(reward, unknown=signs.dash) for reward in rewards),
+        duration(step.duration_s),
+    )
+
+
+def aligned(row: Sequence[str]) -> str:
+    """Return a row as a line of the table that grows while the run goes on."""
+    first, *rest = (cell.rjust(width) for cell, width in zip(row, WIDTHS, strict=True))
+    return f"{first.strip():<{WIDTHS[0]}}{' '.join(rest)}"
+
+
+def steps_section(steps: Sequence[StepRecord], signs: Symbols) -> Section:
+    """Build the table of steps; of many the first and the last, and what is to be said of them."""
+    shown = list(steps)
+    note = ""
+    if len(shown) > _MAX_STEPS:
+        half = _MAX_STEPS // 2
+        note = f" {len(shown) - 2 * half} rows are left out; metrics.jsonl has them"
+        shown = [*shown[:half], *shown[-half:]]
+    without = ("min", "max", "dropped") if signs.is_narrow else ()
+    parts: list[RenderableType] = [
+        number_table(HEADERS, [cells(step, signs) for step in shown], without=without)
+    ]
+    if note:
+        parts.append(Text(note, style="dim"))
+    said = [(step, text) for step in steps if (text := step.failure or step.message)]
+    if said:
+        parts.append(Text())
+    for step, text in said[:_MAX_SAID]:
+        parts.append(Text(f" {printable(text)}", style="red" if step.failure else "yellow"))
+    if len(said) > _MAX_SAID:
+        parts.append(Text(f" and {len(said) - _MAX_SAID} more steps", style="dim"))
+    return Section("Steps", Group(*parts))
+
+
+def metrics_section(steps: Sequence[StepRecord]) -> Section | None:
+    """Build the metrics of the last step and of the last round of validation."""
+    last = {step.phase: step for step in steps}
+    rows = [row for step in last.values() for row in _metric_rows(step)]
+    if not rows:
+        return None
+    numbers = " and ".join(map(name_of, last.values()))
+    return Section(f"Metrics of {numbers}", number_table(("metric", ".mean", ".min", ".max"), rows))
+
+
+def _metric_rows(step: StepRecord) -> Iterator[tuple[str, ...]]:
+    """Put what belongs together into one row; a metric of one value stands in the first column."""
+    for name, value in step.metrics.items():
+        stem, dot, of = name.rpartition(".")
+        if dot and of in ("min", "max") and f"{stem}.mean" in step.metrics:
+            continue
+        mark = " (estimated)" if name in step.estimated else ""
+        if of != "mean":
+            yield printable(f"{name}{mark}"), metric_value(value), "", ""
+            continue
+        spread = [step.metrics.get(f"{stem}.{each}") for each in ("min", "max")]
+        shown = ["" if one is None else metric_value(one) for one in spread]
+        yield (printable(stem), metric_value(value), *shown)
+
+
+def metric_value(value: float) -> str:
+    """Format a metric: counts without decimals."""
+    if abs(value) < _NOTHING:
+        return number(0.0)
+    return f"{value:,.0f}" if value >= 10 and value.is_integer() else number(value)
+
+
+def name_of(record: StepRecord) -> str:
+    """``step 3``, ``validation after step 3``."""
+    return f"{'validation after ' if record.phase == TEST else ''}step {record.step}"
+
+
+def outcome_section(
+    *, job_id: str, failure: str | None, warnings: Sequence[str], where: str = "", hint: str = ""
+) -> Section:
+    """Build what came of the job."""
+    rows: list[tuple[str, Text | str]] = [("job", job_id)]
+    if failure:
+        rows.append(("would fail", Text(printable(failure), style="bold red")))
+        if where and where not in failure:
+            rows.append(("", printable(where)))
+        if hint:
+            rows.append(("", printable(hint)))
+    else:
+        rows.append(("would", Text("run to its end", style="green")))
+    rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
+    return Section("Job", facts(rows))
+
+
+def print_sections(console: Console, sections: Sequence[Section | None], signs: Symbols) -> None:
+    """Print those that are there."""
+    for section in sections:
+        if section is not None:
+            console.print(titled(section, signs=signs))
+
+
+def print_step(
+    console: Console,
+    record: StepRecord,
+    groups: Sequence[GroupRecord],
+    *,
+    advantages: Mapping[str, Any],
+    signs: Symbols,
+) -> None:
+    """Print one step group by group, with the advantage of each trajectory."""
+    kept = f"{record.num_kept} of {plural(record.num_groups, 'group')} kept"
+    title = f"{name_of(record)}: {kept}, {duration(record.duration_s)}"
+    console.print(Text(title, style="bold"))
+    if text := record.failure or record.message:
+        console.print(Text(printable(text), style="red" if record.failure else "yellow"))
+    rows = []
+    for group in groups:
+        for name, reward in zip(group.trajectory_ids, group.rewards, strict=True):
+            rows.append(
+                (
+                    name,
+                    str(group.verdict),
+                    number(reward, unknown=signs.dash),
+                    _advantage(advantages.get(name), signs),
+                )
+            )
+    console.print(number_table(("trajectory", "group", "reward", "advantage"), rows))
+    section = metrics_section([record])
+    if section is not None:
+        console.print(titled(section, signs=signs))
+
+
+def _advantage(value: Any, signs: Symbols) -> str:
+    if value is None:
+        return signs.dash
+    if isinstance(value, tuple):
+        return f"{len(value)} tokens" if value else signs.dash
+    return number(value)

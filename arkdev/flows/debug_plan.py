@@ -1,0 +1,388 @@
+"""What `arkdev debug` would run: a job, resolved and checked before anything starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from arkdev.endpoints.registry import ARK, resolve_endpoint, user_config_file
+from arkdev.endpoints.spec import EndpointSpec
+from arkdev.errors import JobError, UsageError
+from arkdev.flows.debug_request import DebugRequest
+from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.limits import with_limits
+from arkdev.flows.named_plugins import named_graders, named_rollout
+from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.test_plan import (
+    PluginTestPlan,
+    check_model,
+    checked_concurrency,
+    context_of,
+    faults_of,
+    joined_envs,
+    notes_on_faults,
+    serve_ark_sdk,
+)
+from arkdev.flows.test_request import check_flags
+from arkdev.flows.tracing import check_tracing
+from arkdev.harness.rollouts import SampleToRun
+from arkdev.harness.sampling import resolve_sampling
+from arkdev.harness.stalls import stalls_of_summary
+from arkdev.job.batches import BatchPlan
+from arkdev.job.capabilities import BackendName
+from arkdev.job.dataset import DatasetLine
+from arkdev.job.effects import require_supported
+from arkdev.job.job import Job
+from arkdev.job.job_data import (
+    JobSamples,
+    load_job_samples,
+    training_sources,
+    validation_sources,
+)
+from arkdev.job.pipelines import OPDPipeline
+from arkdev.job.reader import read_job, require_job_file
+from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.runs.masking import usable_secrets
+from arkdev.runs.writer import recorded_settings
+
+DEFAULT_BATCH_SIZE = 32
+DEFAULT_NUM_GENERATIONS = 8
+"""The documents name no defaults of these two."""
+
+
+@dataclass(frozen=True)
+class DebugPlan(PluginTestPlan):
+    """A rehearsal that can run. `num_samples` counts groups, of all steps and rounds."""
+
+    kind: ClassVar[str] = "debug"
+
+    data: JobSamples | None = None
+    batches: BatchPlan | None = None
+    test_num_generations: int = 1
+    test_every: int | None = None
+    """Steps between two rounds on the validation set; None: one after the last step."""
+    num_validation: int = 0
+    """Samples of each round."""
+    teacher: EndpointSpec | None = None
+    teachers: frozenset[str] = frozenset()
+    """The names that the job knows."""
+
+    @property
+    def debug(self) -> DebugRequest:
+        """What was asked for."""
+        assert isinstance(self.request, DebugRequest)
+        return self.request
+
+    @property
+    def the_job(self) -> Job:
+        """The job that is rehearsed."""
+        assert self.job is not None
+        return self.job
+
+    @property
+    def steps(self) -> BatchPlan:
+        """Which samples each step takes."""
+        assert self.batches is not None
+        return self.batches
+
+    @property
+    def num_rollouts(self) -> int:
+        """Rollouts that will run when no group is dropped."""
+        num_tests = self.num_rounds * self.num_validation * self.test_num_generations
+        return self.num_groups * self.num_generations + num_tests
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of all steps."""
+        num_epochs, rest = divmod(len(self.steps), self.steps.steps_per_epoch)
+        return num_epochs * self.steps.num_samples + rest * self.steps.batch_size
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds on the validation set."""
+        return sum(self.is_round_after(step) for step in range(len(self.steps)))
+
+    def is_round_after(self, step: int) -> bool:
+        """Whether a round on the validation set follows a step; one follows the last."""
+        if not self.num_validation:
+            return False
+        is_last = step == len(self.steps) - 1
+        return is_last or (self.test_every is not None and (step + 1) % self.test_every == 0)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not show in anything that the run writes."""
+        more = secrets_of(self.teacher, {}) if self.teacher is not None else ()
+        config = self.the_job.config.debug_config
+        own = [config.apikey.get_secret_value()] if config is not None else []
+        return tuple(dict.fromkeys((*super().secrets, *more, *usable_secrets(own))))
+
+    def training_sample(self, index: int) -> SampleToRun:
+        """Return a sample of a batch."""
+        assert self.data is not None
+        return self._sample(index, self.data.training[index], self.the_job.hyperparameters)
+
+    def validation_sample(self, index: int) -> SampleToRun:
+        """Return a sample of the validation set; `test_top_p` is its `top_p`."""
+        assert self.data is not None and self.data.validation is not None
+        values = dict(self.the_job.hyperparameters)
+        if "test_top_p" in values:
+            values["top_p"] = values["test_top_p"]
+        return self._sample(index, self.data.validation[index], values)
+
+    def _sample(self, index: int, line: DatasetLine, values: Mapping[str, Any]) -> SampleToRun:
+        sampling = resolve_sampling(
+            line.sample, flags=self.request.sampling, hyperparameters=values
+        )
+        return SampleToRun(index, line.sample.model_dump_json(exclude_unset=True), sampling)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the run folder keeps of this plan."""
+        teacher = self.teacher and {"name": self.teacher.name, "model": self.teacher.model}
+        return {
+            **super().settings(),
+            "customization_type": self.the_job.customization_type.value,
+            "num_steps": len(self.steps),
+            "batch_size": self.steps.batch_size,
+            "num_validation": self.num_validation,
+            "test_num_generations": self.test_num_generations,
+            "test_every_n_steps": self.test_every,
+            "teacher": teacher,
+        }
+
+
+def plan_debug(request: DebugRequest, *, job: Job | None = None) -> DebugPlan:
+    """Resolve and check a rehearsal of the workspace's job, or of `job`.
+
+    Raises `ConfigurationError` for whatever cannot run, a `RunError` for a run that cannot be gone
+    on with.
+    """
+    workspace = find_workspace(request.start)
+    if request.resume is None:
+        return _resolved(request, workspace, job)
+    if request.out is not None:
+        raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
+    reader = find_resumable(workspace.root / "runs", request.resume, kind=DebugPlan.kind)
+    flags = reader.manifest.settings.get("flags") or {}
+    again = request.with_flags(flags)
+    assert isinstance(again, DebugRequest)
+    plan = _resolved(again, workspace, job)
+    settings = recorded_settings(plan.settings(), secrets=plan.secrets)
+    check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
+    notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
+    return replace(
+        plan,
+        resumed=reader.folder,
+        notes=(*plan.notes, *notes),
+        earlier_stalls=stalls_of_summary(reader.manifest.summary),
+    )
+
+
+def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> DebugPlan:
+    check_flags(request)
+    notes = list(serve_ark_sdk(request))
+    if job is None:
+        require_job_file(workspace.root, request.job)
+        job = _read(request, workspace)
+    require_supported(job, BackendName.DEBUG)
+    endpoint = _endpoint(request, workspace, job, notes)
+    expect_judge(endpoint)
+    rollout, envs = named_rollout(request, job, root=workspace.root)
+    check_model(endpoint, rollout)
+    graders = named_graders(request, job, root=workspace.root)
+    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    notes += check_tracing(all_envs, is_asked_for=request.trace)
+    data = load_job_samples(job.config.data, workspace=workspace, seed=request.seed or 0)
+    batches = _batches(request, job, len(data.training), notes)
+    faults = faults_of(request)
+    concurrency = checked_concurrency(request.concurrency or batches.batch_size)
+    plan = DebugPlan(
+        request=request,
+        workspace=workspace,
+        job=job,
+        rollout=rollout,
+        graders=tuple(grader for grader, _ in graders),
+        endpoint=with_limits(endpoint, request, concurrency=concurrency),
+        files=_files(job, workspace),
+        line=None,
+        num_samples=0,
+        num_generations=_num_generations(request, job, notes),
+        concurrency=concurrency,
+        context=context_of(job),
+        envs=all_envs,
+        faults=faults,
+        warnings=tuple(w for found in data.invalid.values() for w in found.warnings()),
+        data=data,
+        batches=batches,
+        teacher=_teacher(request, workspace, job, notes),
+        teachers=_teacher_names(job),
+        **_validation(request, job, data, notes),
+    )
+    return replace(
+        plan,
+        num_samples=plan.num_groups + plan.num_rounds * plan.num_validation,
+        notes=(*notes, *notes_on_faults(faults), *job.warnings),
+    )
+
+
+def _files(job: Job, workspace: Workspace) -> tuple[Path, ...]:
+    data = job.config.data
+    sources = [
+        *training_sources(data, workspace=workspace),
+        *validation_sources(data, workspace=workspace),
+    ]
+    return tuple(dict.fromkeys(path for source in sources for path in source.paths))
+
+
+def _read(request: DebugRequest, workspace: Workspace) -> Job:
+    """Read the job; clients that a job.py's plugins make at import may be redirected."""
+    endpoint = resolve_endpoint(
+        request.endpoint,
+        model=request.model,
+        api_key_env=request.api_key_env if request.endpoint else None,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    expect_judge(endpoint)
+    job = read_job(workspace.root, request.job)
+    assert job is not None  # there is a file
+    return job
+
+
+def _endpoint(
+    request: DebugRequest, workspace: Workspace, job: Job, notes: list[str]
+) -> EndpointSpec:
+    """Return the flag's endpoint, else that of `debug_config` (DBG-02..04), else the scripted."""
+    given = job.config.debug_config
+    if given is None or request.endpoint is not None:
+        if given is not None:
+            notes.append(f"--endpoint {request.endpoint} takes the place of the job's debug_config")
+        elif request.endpoint is None:
+            notes.append(
+                "the scripted model answers: the job has no debug_config, and there is no "
+                "--endpoint"
+            )
+        return resolve_endpoint(
+            request.endpoint,
+            model=request.model,
+            api_key_env=request.api_key_env,
+            workspace_endpoints=workspace.endpoints,
+            user_config=user_config_file(),
+        )
+    if request.api_key_env is not None:
+        raise UsageError(
+            "--api-key-env belongs to an --endpoint; the job's debug_config brings its own key",
+            hint="name the endpoint too: --endpoint ark --api-key-env NAME",
+        )
+    url = os.environ.get("ARK_BASE_URL") or ARK.base_url
+    return EndpointSpec(
+        name="debug_config",
+        base_url=url,
+        model=request.model or given.endpoint_id,
+        api_key_env=None,
+        family="ark",
+        source=str(job.source),
+        api_key=given.apikey,
+    )
+
+
+def _batches(request: DebugRequest, job: Job, num_samples: int, notes: list[str]) -> BatchPlan:
+    batch_size = request.batch_size or job.batch_size
+    if request.batch_size is not None and job.batch_size not in (None, request.batch_size):
+        notes.append(f"batch_size is {request.batch_size} here, {job.batch_size} in the job")
+    if batch_size is None:
+        batch_size = DEFAULT_BATCH_SIZE
+        notes.append(f"the job gives no batch_size, whose default is not known: {batch_size} here")
+    steps = request.steps or job.hyperparameters.get("num_steps")
+    if request.steps is not None and "num_steps" in job.hyperparameters:
+        wanted = job.hyperparameters["num_steps"]
+        if wanted != request.steps:
+            notes.append(f"num_steps is {request.steps} here, {wanted} in the job")
+    if steps is None:
+        notes.append("the job gives no num_steps, whose default is not known: one epoch is run")
+    return BatchPlan(
+        num_samples=num_samples,
+        batch_size=batch_size,
+        seed=request.seed or 0,
+        num_steps=steps if isinstance(steps, int) else None,
+        num_epochs=None if isinstance(steps, int) else 1,
+    )
+
+
+def _num_generations(request: DebugRequest, job: Job, notes: list[str]) -> int:
+    asked, of_job = request.num_generations, job.num_generations
+    if asked is not None:
+        if of_job not in (None, asked):
+            notes.append(f"num_generations is {asked} here, {of_job} in the job")
+        return asked
+    if of_job is not None:
+        return of_job
+    notes.append(
+        "the job gives no num_generations, whose default is not known: "
+        f"{DEFAULT_NUM_GENERATIONS} here"
+    )
+    return DEFAULT_NUM_GENERATIONS
+
+
+def _validation(
+    request: DebugRequest, job: Job, data: JobSamples, notes: list[str]
+) -> dict[str, Any]:
+    values = job.hyperparameters
+    every, generations = values.get("test_every_n_steps"), values.get("test_num_generations")
+    size = len(data.validation) if data.validation is not None else 0
+    if not size:
+        if request.validation_limit is not None:
+            raise UsageError("--validation-limit: the job has no validation set")
+        for name in ("test_every_n_steps", "test_num_generations", "test_top_p"):
+            if name in values:
+                notes.append(f"{name} has no effect: the job has no validation set")
+    elif request.validation_limit is not None and request.validation_limit < size:
+        notes.append(f"{request.validation_limit} of {size} samples of the validation set are run")
+        size = request.validation_limit
+    if size and every is None:
+        notes.append("the job gives no test_every_n_steps: one round of validation, at the end")
+    return {
+        "num_validation": size,
+        "test_every": every if isinstance(every, int) else None,
+        "test_num_generations": generations if isinstance(generations, int) else 1,
+    }
+
+
+def _teacher_names(job: Job) -> frozenset[str]:
+    pipeline = job.config.custom_rl_pipeline
+    return frozenset(pipeline.teachers or ()) if isinstance(pipeline, OPDPipeline) else frozenset()
+
+
+def _teacher(
+    request: DebugRequest, workspace: Workspace, job: Job, notes: list[str]
+) -> EndpointSpec | None:
+    is_distilled = isinstance(job.config.custom_rl_pipeline, OPDPipeline)
+    if request.teacher_endpoint is None:
+        if request.teacher_model is not None:
+            raise UsageError("--teacher-model belongs to a --teacher-endpoint")
+        if is_distilled:
+            notes.append(
+                "no --teacher-endpoint: what teachers would be shown is checked, and not answered"
+            )
+        return None
+    if not is_distilled:
+        raise JobError(
+            f"--teacher-endpoint: a {job.customization_type} job has no teachers",
+            where=str(job.source),
+        )
+    spec = resolve_endpoint(
+        request.teacher_endpoint,
+        model=request.teacher_model,
+        api_key_env=None,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
+    if spec.base_url and not spec.model:
+        raise UsageError(
+            f"the teacher's endpoint {spec.name!r} needs a model",
+            hint="name it with --teacher-model",
+        )
+    return spec

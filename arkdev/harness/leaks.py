@@ -1,0 +1,133 @@
+"""Whether what only graders, critic or teacher may see stood in a prompt of the policy.
+
+Searched for, with case and white space evened out:
+
+* the texts of the critic's and the teacher's context, in every message that the policy was sent;
+* what the sample's `extra` holds under `ANSWER_KEYS`, in the messages that the plugin added.
+
+Not called a leak, because it happens in good plugins:
+
+* short answers (below `MIN_LETTERS` letters and digits, or `MIN_WIDE` of them when they are not
+  ASCII): "yes", "3", a city's name are in many a prompt by chance;
+* an answer in the dataset line's own messages (options to choose from);
+* an answer in what a tool returned: finding it is a search agent's work;
+* what the policy itself had said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arkdev.harness.contexts import InsertedContext, policy_answers
+from arkdev.runs.records import TrajectoryRecord
+
+ANSWER_KEYS = (
+    "answer",
+    "answers",
+    "reference_answer",
+    "reference",
+    "ground_truth",
+    "groundtruth",
+    "gold",
+    "solution",
+    "rubric",
+    "rubrics",
+    "expected",
+    "expected_answer",
+    "label",
+    "target",
+)
+"""Of `extra`, in any case."""
+MIN_LETTERS = 12
+MIN_WIDE = 6
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Something that the policy should not have seen, and where it did."""
+
+    trajectory_id: str
+    what: str
+    """``extra.answer``, ``critic_context``, ``teacher_context``."""
+    message: int
+    """Place of the message among the trajectory's, from 0."""
+    role: str
+
+
+def find_leaks(
+    trajectory: TrajectoryRecord,
+    *,
+    sample: Mapping[str, Any],
+    contexts: Sequence[InsertedContext] = (),
+) -> list[Leak]:
+    """Return what leaked into the prompts of a trajectory, each thing once."""
+    answers = list(_answers(sample.get("extra")))
+    hidden = [
+        (_name(context), _even(text))
+        for context in contexts
+        for text in context.texts
+        if _is_long_enough(text)
+    ]
+    if not answers and not hidden:
+        return []
+    of_policy = set(policy_answers(trajectory))
+    line = {_even(text) for message in sample.get("messages") or () for text in _texts(message)}
+    leaks: dict[str, Leak] = {}
+    said = ""
+    for place, message in enumerate(trajectory.messages):
+        text = " ".join(map(_even, _texts(message)))
+        if place in of_policy:
+            said += f" {text}"
+            continue
+        role = str(message.get("role"))
+        searched = list(hidden)
+        if role != "tool":
+            in_line = any(text == part for part in line)
+            searched += [] if in_line else answers
+        for what, wanted in searched:
+            known = wanted in said or (what.startswith("extra.") and any(wanted in p for p in line))
+            if what not in leaks and wanted in text and not known:
+                leaks[what] = Leak(trajectory.trajectory_id, what, place, role)
+    return list(leaks.values())
+
+
+def _name(context: InsertedContext) -> str:
+    return "critic_context" if context.reader == "critic" else "teacher_context"
+
+
+def _answers(extra: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(extra, Mapping):
+        return
+    for key, value in extra.items():
+        if str(key).lower() not in ANSWER_KEYS:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text = _even(str(each)) if isinstance(each, str | int | float) else ""
+            if _is_long_enough(text):
+                yield f"extra.{key}", text
+
+
+def _is_long_enough(text: str) -> bool:
+    letters = [letter for letter in text if letter.isalnum()]
+    num_wide = sum(not letter.isascii() for letter in letters)
+    return len(letters) >= MIN_LETTERS or num_wide >= MIN_WIDE
+
+
+def _even(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for part in content:
+            if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+                yield part["text"]
+    for call in message.get("tool_calls") or ():
+        arguments = (call.get("function") or {}).get("arguments")
+        if isinstance(arguments, str):
+            yield arguments
