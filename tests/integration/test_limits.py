@@ -284,3 +284,35 @@ def test_a_resumed_run_may_have_other_limits(workspace: Workspace) -> None:
     again = workspace.run(resume=run.outcome.folder.name, max_in_flight=1)
     assert again.summary.num_rollouts == 3
     assert again.exit_code == 0
+
+
+BLOCKS_THE_LOOP = """
+    import httpx, os, requests
+    from arkdev import rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        question = {{"model": "m", "messages": sample.model_dump()["messages"]}}
+        await proxy.async_rollout_client().chat.completions.create(**question)
+        proxy.rollout_client().chat.completions.create(**question)
+        async with httpx.AsyncClient() as client:
+            await client.post("{url}/tool", json={{}})
+        requests.post("{url}/tool", json={{}}, timeout=5)
+"""
+
+
+def test_synchronous_clients_in_async_plugins_end_under_limits_and_go_over_those_of_tools(
+    workspace: Workspace, arkdev: Command, server: tuple[Server, Loopback]
+) -> None:
+    _, loopback = server
+    workspace.write("plugins/rollout.py", BLOCKS_THE_LOOP.format(url=loopback.url))
+    workspace.write("arkworkspace.toml", '[tools."127.0.0.1"]\nmax_in_flight = 1\n')
+    workspace.samples(*["hello"] * 6)
+    told = arkdev("test", "plugin", "--endpoint", loopback.url, "--max-in-flight", "2")
+    assert told.exit_code == 0, told.err
+    run = RunReader(next((workspace.root / "runs").iterdir()))
+    (event,) = [event for event in run.events() if event["kind"] == "limits"]
+    (tool,) = event["tools"]
+    assert (tool["num_calls"], event["endpoint"]["peak_in_flight"]) == (12, 2)
+    assert tool["num_over"] > 0
+    assert "over max_in_flight, since waiting would have blocked" in words(told.out)
