@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from arkdev.endpoints.call_clock import CallClock
@@ -30,6 +29,7 @@ from arkdev.sessions.faults.log import FaultLog
 from arkdev.sessions.faults.plan import FaultPlan
 from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
+from arkdev.sessions.seeds import seed_of
 from arkdev.sessions.sends import Sends
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
@@ -139,7 +139,7 @@ class Session:
         failed and sending it again did not help.
         """
         order = next(self._order)
-        call = Call(body, order=order, seed=_seed(self.identity, order), via=via)
+        call = Call(body, order=order, seed=seed_of(self.identity, order), via=via)
         return await self._record_call(call, timeout_s=timeout_s, sampling=sampling)
 
     async def respond(
@@ -164,7 +164,7 @@ class Session:
         call = Call(
             body,
             order=next(self._order),
-            seed=_seed(self.identity, *key),
+            seed=seed_of(self.identity, *key),
             via=via,
             place=Place(parent, key, num_instructions),
         )
@@ -386,15 +386,3 @@ class Session:
             last = self._turns[-1] if self._turns else None
             if last and last.tool_duration_s is None and last.tool_calls:
                 last.tool_duration_s = now - last.ended
-
-
-def _seed(identity: AttemptIdentity, *place: int | str) -> int:
-    """Give a call its seed (decision 11): the same in every run, whatever ran beside it.
-
-    `place` is the call's number in the attempt, or its place in the tree of responses.
-    """
-    who = [identity.run_seed, identity.sample_index, identity.generation, identity.attempt]
-    # a sample has its turn again in each epoch
-    when = [] if identity.step is None else [identity.phase, identity.step]
-    text = str([*who, *when, *place])
-    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big")
