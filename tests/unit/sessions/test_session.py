@@ -14,6 +14,7 @@ from arkdev.errors import (
 from arkdev.plugin.threads import call_in_thread
 from arkdev.runs.records import Verdict
 from arkdev.sessions.retries import RetryPolicy
+from arkdev.sessions.seeds import seed_of
 from arkdev.sessions.session import AttemptIdentity
 from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call, with_tokens
 
@@ -250,18 +251,21 @@ async def test_seeds_are_the_same_whatever_ran_beside():
 
 
 def test_run_sample_generation_attempt_and_turn_make_the_seed():
-    from arkdev.sessions.session import _seed
-
     identities = [
         AttemptIdentity(0, 0, 0),
         AttemptIdentity(1, 0, 0),
         AttemptIdentity(0, 1, 0),
         AttemptIdentity(0, 0, 1),
         AttemptIdentity(0, 0, 0, run_seed=1),
+        AttemptIdentity(0, 0, 0, phase="train", step=0),
+        AttemptIdentity(0, 0, 0, phase="train", step=1),
+        AttemptIdentity(0, 0, 0, phase="test", step=1),
     ]
-    seeds = {_seed(identity, order) for identity in identities for order in range(3)}
-    assert len(seeds) == 15
-    assert _seed(AttemptIdentity(0, 0, 0), 0) == _seed(AttemptIdentity(0, 0, 0, phase="train"), 0)
+    seeds = {seed_of(identity, order) for identity in identities for order in range(3)}
+    assert len(seeds) == 24
+    assert seed_of(AttemptIdentity(0, 0, 0), 0) == seed_of(
+        AttemptIdentity(0, 0, 0, phase="train"), 0
+    )
 
 
 async def test_of_overlapping_calls_the_one_made_last_is_the_trajectory():
