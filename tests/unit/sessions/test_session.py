@@ -256,9 +256,12 @@ def test_run_sample_generation_attempt_and_turn_make_the_seed():
         AttemptIdentity(0, 1, 0),
         AttemptIdentity(0, 0, 1),
         AttemptIdentity(0, 0, 0, run_seed=1),
+        AttemptIdentity(0, 0, 0, phase="train", step=0),
+        AttemptIdentity(0, 0, 0, phase="train", step=1),
+        AttemptIdentity(0, 0, 0, phase="test", step=1),
     ]
     seeds = {identity.seed(order) for identity in identities for order in range(3)}
-    assert len(seeds) == 15
+    assert len(seeds) == 24
     assert AttemptIdentity(0, 0, 0).seed(0) == AttemptIdentity(0, 0, 0, phase="train").seed(0)
 
 
