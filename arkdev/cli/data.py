@@ -97,24 +97,11 @@ class _Bar:
         """Show the bar; one for nothing would jump."""
         if not self._target.is_terminal or not num_bytes:
             return
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import DownloadColumn, TimeRemainingColumn
 
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=self._target,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        from arkdev.cli.progress import bar
+
+        self._progress = bar(self._target, DownloadColumn(), TimeRemainingColumn())
         self._task = self._progress.add_task("reading", total=num_bytes)
         self._progress.start()
 

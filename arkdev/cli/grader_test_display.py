@@ -7,10 +7,10 @@ import time
 from contextlib import suppress
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from arkdev.cli.output import console
+from arkdev.cli.progress import counting_bar
 from arkdev.cli.terminal import plural, printable
 from arkdev.flows.test_grader import GraderTestPlan
 
@@ -25,16 +25,7 @@ class GraderTestDisplay:
         self._unit = unit
         self._err = console(is_stderr=True)
         self._err.file = sys.stderr  # while graders run, sys.stdout stands for their own output
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._err,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self._progress = counting_bar(self._err)
         self._task = self._progress.add_task(unit, total=None)
         self._num_done = self._total = 0
         self._next_line = time.monotonic() + _LINE_EVERY_S

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from arkdev.cli.output import console
+from arkdev.cli.progress import counting_bar
 from arkdev.cli.replay_report import render_replay
 from arkdev.cli.streams import results
 from arkdev.cli.terminal import plural, printable
@@ -31,16 +31,7 @@ class ReplayDisplay:
         self._err, self._out = console(is_stderr=True), console()
         # on their streams: while graders run, sys.stdout stands for their own output
         self._err.file, self._out.file = sys.stderr, results()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._err,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self._progress = counting_bar(self._err)
         self._is_on_terminal = self._err.is_terminal  # asked once, not for each group
         self._total = plan.groups.num_groups
         self._task = self._progress.add_task("groups", total=self._total)

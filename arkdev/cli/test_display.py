@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn
 from rich.text import Text
 
 from arkdev.cli.conversation import ConversationPrinter, render_turns
 from arkdev.cli.output import console
+from arkdev.cli.progress import counting_bar
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.report_stalls import advice, sentence
 from arkdev.cli.streams import messages, results
@@ -59,17 +60,7 @@ class Display:
         self._plan = plan
         self._err = _fixed(console(is_stderr=True), messages())
         self._out = _fixed(console(), results())
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=self._err,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self._progress = counting_bar(self._err, TextColumn("{task.fields[note]}"))
         self._task = self._progress.add_task("rollouts", total=plan.num_rollouts, note="")
         self._num_done = self._num_failed = self._num_stalls = 0
         self._reasons: Counter[str] = Counter()
