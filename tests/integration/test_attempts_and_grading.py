@@ -160,7 +160,7 @@ def test_the_report_puts_ungraded_beside_the_mean(workspace: Workspace, arkdev: 
     assert "2 of 3 rollouts graded, mean reward 0.50" in told.out
     assert "1 ungraded" in told.out
     assert "judge said no" in told.out
-    assert "plugins/grader.py:12" in told.out
+    assert "plugins/grader.py:12" in "".join(told.out.split())
 
 
 def test_a_weighted_reward_needs_all_its_graders(workspace: Workspace) -> None:

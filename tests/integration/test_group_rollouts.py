@@ -114,7 +114,7 @@ def test_the_report_and_show_say_the_same_of_groups(grouped: Workspace, arkdev: 
     assert "4 of 12 rollouts graded" in told.out
     assert re.search(r"outcome +4 succeeded 33% +· +4 failed 33% +· +4 discarded 33%", told.out)
     assert "7 model calls; 3 turns shared with another trajectory" in told.out
-    assert re.search(r"repeated +3 rollouts", told.out)
+    assert re.search(r"repeated +3 attempts", told.out)
     shown = arkdev("show", "latest")
     assert shown.out.splitlines()[:12] == told.out.splitlines()[:12]
 
@@ -246,7 +246,7 @@ def test_the_report_says_once_who_sent_what_again(
     assert trajectory.verdict is Verdict.FAILURE
     assert (run.summary.num_model_call_retries, run.summary.num_reruns) == (8, 3)
     told = arkdev("show", str(run.outcome.folder))
-    assert re.search(r"repeated +8 model calls +· +3 rollouts", told.out)
+    assert re.search(r"repeated +8 model calls +· +3 attempts", told.out)
     who = "model calls up to 2 by arkdev; plugin attempts up to 3 more; clients inside plugins 0"
     assert " ".join(told.out.split()).count(who) == 1
 
