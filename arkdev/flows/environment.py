@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 from arkdev.endpoints.keys import find_api_key
-from arkdev.endpoints.registry import user_keys_file
+from arkdev.endpoints.registry import resolve_endpoint, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
+from arkdev.flows.test_request import PluginTestRequest
+from arkdev.job.workspace import Workspace
 from arkdev.plugin import redirect
 from arkdev.runs.masking import has_secret_name, usable_secrets
 
@@ -69,6 +71,17 @@ def environment(envs: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def resolved_endpoint(request: PluginTestRequest, workspace: Workspace) -> EndpointSpec:
+    """Return the endpoint that a request names. Raises what `resolve_endpoint` raises."""
+    return resolve_endpoint(
+        request.endpoint,
+        model=request.model,
+        api_key_env=request.api_key_env,
+        workspace_endpoints=workspace.endpoints,
+        user_config=user_config_file(),
+    )
 
 
 def expect_judge(spec: EndpointSpec) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import RunError, UsageError
 from arkdev.flows.debug_plan import DebugPlan
-from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.environment import expect_judge, resolved_endpoint, secrets_of
 from arkdev.flows.fingerprints import fingerprinted_name, fingerprints
 from arkdev.flows.grader_versions import RECORDED, load_version
 from arkdev.flows.named_plugins import named_graders, with_distinct_names
@@ -118,13 +117,7 @@ def plan_replay(request: ReplayRequest) -> ReplayPlan:
         flags["graders"] = list(request.graders)
     test = PluginTestRequest(start=request.start).with_flags(flags)
     notes = serve_ark_sdk(test)
-    endpoint = resolve_endpoint(
-        test.endpoint,
-        model=test.model,
-        api_key_env=test.api_key_env,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
+    endpoint = resolved_endpoint(test, workspace)
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, test.job)
     if request.diff is None:

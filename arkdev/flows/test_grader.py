@@ -12,10 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, RunError, UsageError
-from arkdev.flows.environment import environment, expect_judge, judge_environment, secrets_of
+from arkdev.flows.environment import (
+    environment,
+    expect_judge,
+    judge_environment,
+    resolved_endpoint,
+    secrets_of,
+)
 from arkdev.flows.named_plugins import named_graders
 from arkdev.flows.regrading_plan import recorded_run
 from arkdev.flows.test_plan import context_of, joined_envs, serve_ark_sdk
@@ -111,13 +116,7 @@ def plan_grader_test(request: GraderTestRequest) -> GraderTestPlan:
         flags["graders"] = list(request.graders)
     test = PluginTestRequest(start=request.start).with_flags(flags)
     notes = serve_ark_sdk(test)
-    endpoint = resolve_endpoint(
-        test.endpoint,
-        model=test.model,
-        api_key_env=test.api_key_env,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
+    endpoint = resolved_endpoint(test, workspace)
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, test.job)
     named = named_graders(test, job, root=workspace.root)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
-from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.environment import expect_judge, resolved_endpoint, secrets_of
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
@@ -217,13 +216,7 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
 def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = faults_of(request)
     notes = serve_ark_sdk(request)
-    endpoint = resolve_endpoint(
-        request.endpoint,
-        model=request.model,
-        api_key_env=request.api_key_env,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
+    endpoint = resolved_endpoint(request, workspace)
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = named_rollout(request, job, root=workspace.root)
