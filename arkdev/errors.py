@@ -12,6 +12,8 @@
     │   ├── PluginSignatureError      2   wrong parameters or wrong kind
     │   ├── RunError                  2   a run folder that cannot be read
     │   ├── TapeError                 2   a tape that cannot be read
+    │   ├── RequirementsError         2   requirements.txt cannot be installed in a function
+    │   ├── BuildError                2   a function's image or environment cannot be built
     │   ├── MissingExtraError         2   an optional package is not installed
     │   └── ComesLaterError           2   a contract name whose behaviour is not built yet
     ├── PluginError                   1   what a plugin did while it ran
@@ -20,9 +22,11 @@
     │   ├── TranslationError          1   a request that the endpoint's API cannot express
     │   ├── PluginTimeoutError        1   a plugin ran longer than its Runtime.timeout
     │   ├── PluginResultError         1   a result that the contract does not allow
+    │   ├── InstanceError             1   a function's instance ended, or did not start
     │   └── TapeMismatchError         1   a replayed plugin asked for what its tape does not hold
     ├── OutputError                   1   a run folder or the output cannot be written any more
     ├── JobFailedError                5   a job ended because a plugin failed for good
+    ├── EngineError                   4   no container engine answers, or it refuses
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
@@ -112,6 +116,14 @@ class TapeError(ConfigurationError):
     """A tape is missing, unreadable or of another schema version."""
 
 
+class RequirementsError(ConfigurationError):
+    """A requirements file cannot be installed in a function."""
+
+
+class BuildError(ConfigurationError):
+    """A function's image or environment cannot be built."""
+
+
 class MissingExtraError(ConfigurationError):
     """An optional package is not installed; the hint is its install line."""
 
@@ -148,6 +160,10 @@ class PluginResultError(PluginError):
     """A plugin returned something that the contract does not allow."""
 
 
+class InstanceError(PluginError):
+    """A function's instance ended, or did not start."""
+
+
 class TapeMismatchError(PluginError):
     """A replayed plugin asked for what its tape does not hold; the message has the difference."""
 
@@ -160,6 +176,12 @@ class JobFailedError(ArkdevError):
     """A plugin failed and its retries are used up, or returned what no batch can be made of."""
 
     exit_code = ExitCode.JOB_FAILED
+
+
+class EngineError(ArkdevError):
+    """No container engine answers, or it refuses what is asked of it."""
+
+    exit_code = ExitCode.UNREACHABLE
 
 
 class EndpointError(ArkdevError):

@@ -1,0 +1,32 @@
+"""What the platform and an instance say to each other over HTTP (SURFACE FT; ark-facts 6.1).
+
+``GET /`` on the port ``_FAAS_RUNTIME_PORT`` answers 200 once the plugin is imported.
+
+``POST /`` with the header ``X-Faas-Request-Id`` calls the plugin. The body is the documented
+request, as JSON::
+
+    rollout        {"context": {...}, "sample": {...},
+                    "proxy": {"url": ..., "jwt_token": ..., "mode": ..., "headers": ...}}
+    group rollout  the same, with "n_sample": 8
+    single grader  {"context": {...}, "sample": {...}, "trajectory": {...}}
+    group grader   {"context": {...}, "sample": {...}, "trajectories": [{...}, ...]}
+
+``completion`` stands for ``trajectory`` in older requests (X-30). The answer:
+
+* 200 ``{"result": ...}``: what the plugin returned, read by the contract, as JSON
+* 500 ``{"error": {"code": "PluginError", "message", "type", "where", "hint"}}``: what it raised, or
+  a result that the contract does not allow
+* 400 ``{"error": {"code": "InvalidParameter", ...}}``: a request that is none
+* 429, 504 come from the platform (`arkdev.faas_emulator.gateway`), with the cloud's envelope
+
+Every answer has the header ``X-Faas-Request-Id``.
+"""
+
+from __future__ import annotations
+
+PORT_VARIABLE = "_FAAS_RUNTIME_PORT"
+TIMEOUT_VARIABLE = "_FAAS_FUNC_TIMEOUT"
+FUNCTION_VARIABLE = "ARKDEV_FUNCTION"
+"""``module:function``: which plugin the instance serves."""
+DEFAULT_PORT = 8000
+REQUEST_ID_HEADER = "X-Faas-Request-Id"
