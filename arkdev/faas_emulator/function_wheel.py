@@ -113,9 +113,8 @@ def _named_in(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if named := _MODULE.match(node.value):
-                yield named[0]
+        elif isinstance(node, ast.Constant) and (named := _MODULE.match(str(node.value))):
+            yield named[0]
 
 
 def _is_data(path: Path) -> bool:
