@@ -18,6 +18,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from arkdev.errors import ConfigurationError, MissingExtraError, RequirementsError
+from arkdev.faas_emulator.requirement_sources import shown
 
 _PROBE = """
 import importlib.util, inspect, json, sys
@@ -144,7 +145,7 @@ def run_uv(*arguments: str, given: str | None = None) -> str:
     if done.returncode:
         raise RequirementsError(
             f"uv {arguments[0]} {arguments[1]} failed: {_last_lines(done.stderr)}",
-            hint="what uv says is above; --python chooses another environment",
+            hint="--python names another environment",
         )
     return done.stdout
 
@@ -181,7 +182,7 @@ def _probe(interpreter: Path, modules: list[str]) -> Any:
 
 
 def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-8:]) or "it says nothing"
+    return "\n".join(map(shown, text.strip().splitlines()[-8:])) or "it says nothing"
 
 
 def _name_of(line: str) -> str:
