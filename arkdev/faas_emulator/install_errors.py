@@ -51,7 +51,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "another version of the package, or a base image with another Python",
     ),
     (
-        r"Failed building wheel|Failed to build|did not run successfully|metadata-generation-failed",
+        r"Failed building wheel|Failed to build|did not run successfully",
         "it has no wheel for this platform and Python, and could not be built from source: pin a "
         "version that has one, or use a base image with what its build needs",
     ),
