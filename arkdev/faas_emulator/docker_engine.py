@@ -162,7 +162,6 @@ class DockerEngine:
             ulimits=[docker.types.Ulimit(name="core", soft=0, hard=0)],
             network_mode=spec.network,
             dns=list(spec.dns) or None,
-            extra_hosts=dict(spec.extra_hosts) or None,
             port_bindings=published,
             # Podman has drivers of its own
             log_config=None
@@ -175,12 +174,16 @@ class DockerEngine:
         await self._call(self._client.start, container)
 
     async def attach(
-        self, container: str, *, take: Callable[[Stream, bytes], None]
+        self,
+        container: str,
+        *,
+        take: Callable[[Stream, bytes], None],
+        at_end: Callable[[], None],
     ) -> DockerAttachment:
         """Follow what a container writes, byte for byte, from now on."""
         params = {"stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
         opened = await self._call(self._client.attach_socket, container, params=params)
-        return DockerAttachment(opened, take)
+        return DockerAttachment(opened, take=take, at_end=at_end)
 
     async def inspect(self, container: str) -> Mapping[str, Any] | None:
         """Return what the engine knows of a container."""
@@ -265,17 +268,15 @@ class DockerEngine:
 class DockerAttachment:
     """Reads a container's output in a thread of its own."""
 
-    def __init__(self, opened: Any, take: Callable[[Stream, bytes], None]) -> None:
+    def __init__(
+        self, opened: Any, *, take: Callable[[Stream, bytes], None], at_end: Callable[[], None]
+    ) -> None:
         self._opened = opened  # holds the response, without which the connection is closed
         self._socket: socket.socket = getattr(opened, "_sock", opened)
         self._socket.settimeout(None)
         self._take = take
-        self._is_finished = threading.Event()
+        self._at_end = at_end
         threading.Thread(target=self._read, name="arkdev-container-output", daemon=True).start()
-
-    async def finished(self, timeout_s: float) -> bool:
-        """Wait until the container has ended and all of its output was taken."""
-        return await asyncio.to_thread(self._is_finished.wait, timeout_s)
 
     def close(self) -> None:
         """Stop following. Idempotent."""
@@ -290,9 +291,9 @@ class DockerAttachment:
         except OSError:
             pass  # the engine went away: `inspect` will say so
         finally:
-            self._is_finished.set()
             self._opened._response.close()
             self._socket.close()
+            self._at_end()
 
 
 def _filter(labels: Mapping[str, str | None]) -> list[str]:

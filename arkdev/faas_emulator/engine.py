@@ -75,7 +75,6 @@ class ContainerSpec:
     """Size of /tmp, which is the only place that can be written to."""
     network: str = "default"
     dns: Sequence[str] = ()
-    extra_hosts: Mapping[str, str] = field(default_factory=dict)
     published_port: int | None = None
     """A port of the container that gets a free port on 127.0.0.1."""
 
@@ -105,10 +104,18 @@ class Engine(Protocol):
         """Start a container."""
         ...
 
-    async def attach(self, container: str, *, take: Callable[[Stream, bytes], None]) -> Attachment:
+    async def attach(
+        self,
+        container: str,
+        *,
+        take: Callable[[Stream, bytes], None],
+        at_end: Callable[[], None],
+    ) -> Attachment:
         """Follow what a container writes, byte for byte, from now on. Call it before `start`.
 
-        `take` is called in a thread of the attachment, in the order of the writes of each stream.
+        Both are called in a thread of the attachment: `take` in the order of the writes of each
+        stream, and the container waits while it has not returned; `at_end` once nothing more can
+        come, which is when the container has ended or the engine has gone away.
         """
         ...
 
@@ -168,10 +175,6 @@ class Engine(Protocol):
 
 class Attachment(Protocol):
     """A container's output that is being followed."""
-
-    async def finished(self, timeout_s: float) -> bool:
-        """Wait until the container has ended and all of its output was taken."""
-        ...
 
     def close(self) -> None:
         """Stop following. Idempotent."""
