@@ -11,14 +11,14 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from arkdev.errors import ConfigurationError, MissingExtraError, RequirementsError
+from arkdev.errors import ConfigurationError
 from arkdev.faas_emulator.requirement_sources import shown
+from arkdev.faas_emulator.uv_program import ask_uv
 
 _PROBE = """
 import importlib.util, inspect, json, sys
@@ -109,7 +109,7 @@ def read_environment(interpreter: Path, *, modules: Iterable[str]) -> Environmen
     No package index is read. Raises `ConfigurationError` when the interpreter does not run,
     `RequirementsError` when uv refuses, `MissingExtraError` without uv.
     """
-    frozen = run_uv("pip", "freeze", "--python", str(interpreter)).splitlines()
+    frozen = ask_uv("pip", "freeze", "--python", str(interpreter)).splitlines()
     probe = _probe(interpreter, sorted(set(modules)))
     lines = {_name_of(line): line for line in frozen if " " not in line or " @ " in line}
     packages = {}
@@ -134,27 +134,6 @@ def read_environment(interpreter: Path, *, modules: Iterable[str]) -> Environmen
         origins=probe["origins"],
         stdlib=frozenset(probe["stdlib"]),
     )
-
-
-def run_uv(*arguments: str, given: str | None = None) -> str:
-    """Run uv and return what it says. Raises `MissingExtraError`, `RequirementsError`."""
-    command = [_uv(), *arguments, "--no-progress", "--color", "never", "--quiet"]
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    if done.returncode:
-        raise RequirementsError(
-            f"uv {arguments[0]} {arguments[1]} failed: {_last_lines(done.stderr)}",
-            hint="--python names another environment",
-        )
-    return done.stdout
-
-
-def _uv() -> str:
-    try:
-        return str(import_module("uv").find_uv_bin())
-    except (ModuleNotFoundError, FileNotFoundError) as error:
-        raise MissingExtraError("uv is not installed", hint='pip install "arkdev[faas]"') from error
 
 
 def _probe(interpreter: Path, modules: list[str]) -> Any:
