@@ -125,7 +125,7 @@ class _Freeze:
             if imported.attempt is not None and (reason := self._absence(imported)):
                 failed.setdefault(imported.attempt, (imported, reason))
         for imported, reason in failed.values():
-            message = f"optional import of {imported.top}: {reason}, so it is left out"
+            message = f"optional import of {imported.source}: {reason}, so it is left out"
             self.notes.append(LineFinding(imported.where, message))
         return [imported for imported in modules if imported.attempt not in failed]
 
@@ -156,7 +156,9 @@ class _Freeze:
         if origin is not None:
             message = f"{imported.top} comes from {origin}, which is of no installed package"
             return LineFinding(imported.where, message, VENDOR)
-        message = f"{imported.top} is imported and not installed in {self.environment.interpreter}"
+        message = (
+            f"{imported.source} is imported and not installed in {self.environment.interpreter}"
+        )
         advice = (
             "install its package there and freeze again; if plugins can do without it, catch "
             "ImportError"

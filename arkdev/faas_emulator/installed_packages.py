@@ -49,16 +49,17 @@ for found in distributions():
 def owners(wanted):
     parts = wanted.split(".")
     for end in range(len(parts), 0, -1):
-        if found := holders.get(".".join(parts[:end])):
+        prefix = ".".join(parts[:end])
+        if found := holders.get(prefix):
             return found
-    below = [names for held, names in holders.items() if held.startswith(parts[0] + ".")]
-    return set().union(*below)
+        below = [names for held, names in holders.items() if held.startswith(prefix + ".")]
+        if below:  # a folder that packages share: what it lacks nobody has
+            return set().union(*below) if end == len(parts) else set()
+    return set()
 
 def origin(top):
     spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    return spec.origin or next(iter(spec.submodule_search_locations or []), "")
+    return spec.origin if spec else None
 
 modules = {name: sorted(owners(name)) for name in wanted}
 origins = {top: origin(top) for top in {n.partition(".")[0] for n, o in modules.items() if not o}}
