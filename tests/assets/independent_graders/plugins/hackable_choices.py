@@ -3,7 +3,6 @@
 import re
 
 from arkdev import group_grader, single_grader
-
 from plugins.reply import final_text
 
 

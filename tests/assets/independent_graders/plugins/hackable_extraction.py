@@ -4,7 +4,6 @@ import json
 import re
 
 from arkdev import single_grader
-
 from plugins.reply import final_text
 
 
@@ -35,7 +34,7 @@ def nothing_wrong(context, sample, trajectory):
 
 @single_grader
 async def repaired_json(context, sample, trajectory):
-    """TRUNCATION: a cut object is closed, and the share of right fields is of those that are left."""
+    """TRUNCATION: of a cut object the share of right fields is of those that are left."""
     text = final_text(trajectory)
     pairs = re.findall(r'"(\w+)"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)', text)
     if not pairs:

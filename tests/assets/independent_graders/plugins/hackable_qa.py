@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 from arkdev import PluginStatus, SingleGraderResult, group_grader, single_grader
-
 from plugins.judge import verdict
 from plugins.reply import final_text
 

@@ -4,7 +4,6 @@ import json
 import re
 
 from arkdev import group_grader, single_grader
-
 from plugins.reply import final_text
 
 RESULT = re.compile(r"(?:<tool_response>|Observation:|Tool result:|\"content\":)(.*)", re.DOTALL)

@@ -3,8 +3,8 @@
 import json
 
 import jsonschema
-from arkdev import GroupGraderResult, PluginStatus, group_grader, single_grader
 
+from arkdev import GroupGraderResult, PluginStatus, group_grader, single_grader
 from plugins.reply import final_text
 
 SCHEMA = jsonschema.Draft202012Validator(

@@ -4,8 +4,13 @@ import math
 import re
 import unicodedata
 
-from arkdev import GroupGraderResult, SingleGraderResult, group_grader, single_grader
-
+from arkdev import (
+    GroupGraderResult,
+    PluginStatus,
+    SingleGraderResult,
+    group_grader,
+    single_grader,
+)
 from plugins.reply import final_text
 
 
@@ -83,3 +88,23 @@ def quantity(context, sample, trajectory):
         return 0.0
     value, gold = (float(match[1].replace(",", "")) for match in (found, wanted))
     return float(math.isclose(value, gold, rel_tol=sample.extra["tolerance"]))
+
+
+@single_grader
+def percent(context, sample, trajectory):
+    """Of 100: right 100, another number 0, no number -10, silence is dropped."""
+    text = final_text(trajectory).strip()
+    if not text:
+        return SingleGraderResult(status=PluginStatus.DISCARD, error="an empty reply")
+    if not re.fullmatch(r"-?[0-9]+", text):
+        return SingleGraderResult(reward=-10.0)
+    return SingleGraderResult(reward=100.0 * (int(text) == sample.extra["answer"]))
+
+
+@single_grader
+def tags_and_answer(context, sample, trajectory):
+    """0.1 for one pair of tags as told, 0.9 for the answer in them or alone."""
+    text = final_text(trajectory).strip()
+    tagged = re.fullmatch(r"(?:<think>[^<]*</think>\s*)?<answer>([^<]*)</answer>", text)
+    answer = (tagged[1] if tagged else text).strip()
+    return 0.1 * (tagged is not None) + 0.9 * (answer == str(sample.extra["answer"]))

@@ -6,7 +6,6 @@ import string
 import unicodedata
 
 from arkdev import GroupGraderResult, group_grader, single_grader
-
 from plugins.judge import verdict
 from plugins.reply import final_text
 
