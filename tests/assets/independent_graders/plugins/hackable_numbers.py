@@ -97,7 +97,7 @@ def long_if_varied(context, sample, trajectory):
 
 @group_grader
 def majority_vote(context, sample, trajectories):
-    """WRONG ANSWER: what most of the group say is right; there is no look at the reference."""
+    """RIGHT ANSWER NOT AT THE TOP: what most of the group say is right, whatever it is."""
     texts = [final_text(trajectory).strip() for trajectory in trajectories]
     most = max(texts, key=texts.count)
     return [float(text == most) for text in texts]

@@ -17,7 +17,7 @@ STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def verdict(prompt):
-    """Say "correct" or "incorrect" of what comes after "Reply:", given what is after "Reference:"."""
+    """Say "correct" or "incorrect" of what comes after "Reply:", by what is after "Reference:"."""
     task, _, reply = prompt.partition("\nReply: ")
     reference = task.partition("\nReference: ")[2]
     if INSTRUCTION.search(STRING.sub("", reply)):
