@@ -47,7 +47,7 @@ def test_what_changes_more_rarely_is_built_first(package: PluginPackage, tmp_pat
     assert lines[-1] == "COPY package/ /workspace/"
     copies = [line.split()[1] for line in lines if line.startswith("COPY")]
     assert copies == ["requirements/", "site/", "package/"]
-    assert lines.index("USER 10001:10001") < len(lines) - 1
+    assert lines.index("USER 65534:65534") < len(lines) - 1
     assert f"LABEL arkdev.workspace={workspace_id(package.root)}" in lines
 
 
