@@ -50,6 +50,12 @@ def write(path, text):
         return file.write(text)
 
 
+def fill(mib):
+    with open("/tmp/full", "wb") as file:
+        for _ in range(mib):
+            file.write(bytes(2**20))
+
+
 def put(text):
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -65,7 +71,7 @@ ACTIONS = {
     "identity": lambda: [os.getuid(), os.getgid(), os.getpid()],
     "status": lambda: read("/proc/self/status"),
     "write": lambda path: attempt(lambda: write(path, "x")),
-    "fill": lambda mib: attempt(lambda: write("/tmp/full", "x" * (mib * 2**20))),
+    "fill": lambda mib: attempt(lambda: fill(mib)),
     "get": lambda url: attempt(lambda: urllib.request.urlopen(url, timeout=3).read().decode()),
     "connect": lambda host, port: attempt(lambda: connect(host, port)),
     "resolve": lambda name: attempt(lambda: socket.gethostbyname(name)),
