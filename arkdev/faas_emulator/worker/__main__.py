@@ -22,9 +22,14 @@ from arkdev.faas_emulator.worker.confinement import confine
 from arkdev.faas_emulator.worker.http_server import HttpConnection
 from arkdev.faas_emulator.worker.output import InstanceOutput
 from arkdev.faas_emulator.worker.serving import FunctionService
-from arkdev.faas_emulator.worker.wire import DEFAULT_PORT, FUNCTION_VARIABLE, PORT_VARIABLE
+from arkdev.faas_emulator.worker.wire import (
+    ARK_URL_VARIABLE,
+    DEFAULT_PORT,
+    FUNCTION_VARIABLE,
+    PORT_VARIABLE,
+)
 from arkdev.observe.plugin_threads import threads_follow
-from arkdev.plugin import ark_sdk
+from arkdev.plugin import ark_sdk, redirect
 from arkdev.plugin.error_documents import error_document
 from arkdev.plugin.loading import load_plugin
 
@@ -47,6 +52,7 @@ def main() -> None:
     try:
         with threads_follow():
             ark_sdk.install()
+            _redirect()
             loaded = load_plugin(os.environ.get(FUNCTION_VARIABLE, ""), root=root)
             import_s = time.perf_counter() - started
             service = FunctionService(loaded, root=root, output=output)
@@ -73,6 +79,13 @@ async def _serve(
     output.tell(ready={"port": port, "import_s": round(import_s, 6)})
     await server.serve_forever()
     raise AssertionError("a server that nobody closes has ended")
+
+
+def _redirect() -> None:
+    url = os.environ.get(ARK_URL_VARIABLE)
+    if url:
+        redirect.install()
+        redirect.start(url, key=os.environ.get("ARK_API_KEY", ""))
 
 
 def _end(signal_number: int, _frame: object) -> NoReturn:
