@@ -9,24 +9,28 @@ command says so, and is left alone.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from arkdev.errors import EngineError
 from arkdev.faas_emulator.engine import Engine
+from arkdev.faas_emulator.image_plan import WORKSPACE_LABEL, workspace_id
 from arkdev.faas_emulator.owners import is_gone, read_owner, this_process
 from arkdev.faas_emulator.releasing import carried_out
 
 DEPLOYMENT = "arkdev.deployment"
 OWNER = "arkdev.owner"
-WORKSPACE = "arkdev.workspace"
+WORKSPACE = WORKSPACE_LABEL
 LASTING = "arkdev.lasting"
 """Bears it: a deployment that outlives the command that made it."""
 FUNCTION = "arkdev.function"
+_NOT_FOR_NAMES = re.compile(r"[^a-zA-Z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ class Deployment:
     workspace: Path
     owner: str
     is_lasting: bool = False
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
+
+    def new_name(self, purpose: str) -> str:
+        """Return a name for a container or a network of it that no other one has."""
+        plain = _NOT_FOR_NAMES.sub("-", purpose)
+        return f"arkdev-{self.id}-{plain}-{next(self._numbers)}"
 
     @property
     def labels(self) -> dict[str, str]:
@@ -44,7 +54,7 @@ class Deployment:
         labels = {
             DEPLOYMENT: self.id,
             OWNER: self.owner,
-            WORKSPACE: str(self.workspace),
+            WORKSPACE: workspace_id(self.workspace),
         }
         return {**labels, LASTING: "1"} if self.is_lasting else labels
 

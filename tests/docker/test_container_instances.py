@@ -44,7 +44,7 @@ async def test_a_function_is_nobody_without_capabilities_on_a_root_that_cannot_b
     deployed = await deploy(which)
     instance = await deployed.start(which)
     uid, gid, pid = await ask(instance, "identity")
-    assert (uid, gid) == (65534, 65534)
+    assert (uid, gid) == (10001, 10001)
     assert pid != 1  # an init process reaps what the plugin leaves behind
     status = dict(
         line.split(":\t", 1)

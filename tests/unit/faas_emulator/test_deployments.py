@@ -8,6 +8,7 @@ import pytest
 
 from arkdev.errors import EngineError
 from arkdev.faas_emulator.deployments import LASTING, OWNER, deployment, sweep
+from arkdev.faas_emulator.image_plan import workspace_id
 from arkdev.faas_emulator.owners import this_process
 
 GONE = str(replace(this_process(), start="1"))
@@ -119,5 +120,11 @@ async def test_labels_name_the_deployment_its_owner_and_its_workspace():
         assert made.labels == {
             "arkdev.deployment": made.id,
             "arkdev.owner": str(this_process()),
-            "arkdev.workspace": "/w",
+            "arkdev.workspace": workspace_id(Path("/w")),
         }
+
+
+async def test_names_of_one_deployment_differ_and_are_plain():
+    async with deployment(RememberingEngine(), workspace=Path("/w")) as made:
+        names = [made.new_name("my search/größe") for _ in range(2)]
+    assert names == [f"arkdev-{made.id}-my-search-gr-e-{number}" for number in (1, 2)]
