@@ -68,8 +68,15 @@ async def test_only_what_belongs_to_owners_that_are_gone_is_swept():
     assert engine.all_networks.keys() == {"bridge"}
 
 
-async def test_what_is_said_of_a_sweep_that_removed_nothing_is_nothing():
-    assert not await sweep(RememberingEngine())
+async def test_what_was_swept_is_noted_at_the_next_start_and_nothing_is_where_nothing_was():
+    notes = []
+    engine = RememberingEngine(containers={"left": {OWNER: GONE}})
+    async with deployment(engine, workspace=Path("/w"), on_note=notes.append):
+        assert notes == [
+            "removed what an arkdev that was killed had left: 1 containers, 0 networks"
+        ]
+    async with deployment(engine, workspace=Path("/w"), on_note=notes.append):
+        assert len(notes) == 1
 
 
 async def test_a_deployment_removes_its_own_at_the_end_also_when_it_is_cancelled():
@@ -106,11 +113,20 @@ async def test_a_lasting_deployment_keeps_its_own_unless_it_fails():
     assert engine.all_containers.keys() == {"kept"}
 
 
-async def test_one_removal_that_is_refused_stops_no_other_and_is_told():
+async def test_what_cannot_be_swept_is_noted_and_holds_nobody_up():
     engine = RememberingEngine(containers={"a": {OWNER: GONE}, "b": {OWNER: GONE}})
     engine.refused = {"a"}
+    swept = await sweep(engine)
+    assert (swept.num_containers, swept.problems) == (1, ("no",))
+    assert engine.all_containers.keys() == {"a"}
+
+
+async def test_what_a_deployment_cannot_remove_of_its_own_is_an_error_after_the_rest_is_gone():
+    engine = RememberingEngine()
     with pytest.raises(EngineError) as raised:
-        await sweep(engine)
+        async with deployment(engine, workspace=Path("/w")) as made:
+            engine.all_containers |= {"a": made.labels, "b": made.labels}
+            engine.refused = {"a"}
     assert "docker ps" in raised.value.hint
     assert engine.all_containers.keys() == {"a"}
 
