@@ -6,6 +6,7 @@ asked; the instance is a child process.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -30,7 +31,7 @@ from arkdev.plugin.host import HostCapabilities
 from arkdev.plugin.loading import LoadedPlugin, load_plugin
 from tests.running import Run, answer, running, sample_to_run, tool_call, with_tokens
 
-PLUGINS = '''
+PLUGINS = """
 import asyncio
 import threading
 
@@ -83,6 +84,12 @@ def chat_with_tools(proxy, sample):
         "finish": proxy.finish_reason, "type": type(completion).__module__,
         "changed": sample.extra.pop("case"),
     }, config={"critic_context": []})
+
+
+def asks(proxy, sample):
+    client = proxy.rollout_client()
+    client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+    return RolloutResult(extra={"tokens": proxy.conversation.tokens.token_ids})
 
 
 def streams(proxy, sample):
@@ -295,7 +302,8 @@ async def branches(context, proxy, sample, n_sample):
     async def branch(number):
         response = await client.responses.create(
             model="m", input="same question", previous_response_id=inserted)
-        return SingleResponse(id=response.id, extra={"number": number, "text": response.output_text})
+        extra = {"number": number, "text": response.output_text}
+        return SingleResponse(id=response.id, extra=extra)
     return GroupRolloutResult(
         responses=list(await asyncio.gather(*(branch(i) for i in range(n_sample)))))
 
@@ -319,7 +327,7 @@ async def rank(context, sample, trajectories):
         return [1.0]
     return {"rewards": list(range(len(trajectories))),
             "seq_advantages": [0.5] * len(trajectories)}
-'''
+"""
 
 
 def digest(request: Any) -> str:
@@ -386,7 +394,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def both(root: Path, *, delays: bool = False) -> AsyncIterator[tuple[Run, Run]]:
+async def both(root: Path) -> AsyncIterator[tuple[Run, Run]]:
     """One run whose plugins are in this process, and one whose plugins are in instances."""
     launcher = ProcessLauncher(Folder(root))
     async with (
@@ -404,8 +412,6 @@ async def both(root: Path, *, delays: bool = False) -> AsyncIterator[tuple[Run, 
 
 
 def slowed(complete: Any) -> Any:
-    import asyncio
-
     async def slow(request: Any) -> Any:
         if str(request.body["messages"][-1]["content"]) == "slow":
             await asyncio.sleep(0.5)
@@ -436,7 +442,10 @@ async def compare(root: Path, reference: str, extras: list[dict[str, Any]], *, n
     loaded = load_plugin(f"plugins.equal:{reference}", root=root)
     async with both(root) as runs:
         for extra in extras:
-            line = {"messages": [{"role": "user", "content": "how is the weather?"}], "extra": extra}
+            line = {
+                "messages": [{"role": "user", "content": "how is the weather?"}],
+                "extra": extra,
+            }
             found = []
             for run in runs:
                 finished = await run.runner(loaded).run(
@@ -449,12 +458,40 @@ async def compare(root: Path, reference: str, extras: list[dict[str, Any]], *, n
         assert order[0] == order[1]
 
 
-SYNC_CASES = """chat_with_tools streams raw raw_unprocessed processed_from_elsewhere own_client
-fails_at_times gives_up wants_a_retry raises forgets_await sets_temperature hides_a_refusal
-endpoint_error catches_the_endpoints_error runs_out_of_patience comes_late in_a_thread no_json
-bad_result exits responses_chain unknown_response not_translatable""".split()
-ASYNC_CASES = """overlapping gives_up_a_call async_raw_stream cancels_itself
-awaits_an_answer""".split()
+SYNC_CASES = (
+    "asks",
+    "chat_with_tools",
+    "streams",
+    "raw",
+    "raw_unprocessed",
+    "processed_from_elsewhere",
+    "own_client",
+    "fails_at_times",
+    "gives_up",
+    "wants_a_retry",
+    "raises",
+    "forgets_await",
+    "sets_temperature",
+    "hides_a_refusal",
+    "endpoint_error",
+    "catches_the_endpoints_error",
+    "runs_out_of_patience",
+    "comes_late",
+    "in_a_thread",
+    "no_json",
+    "bad_result",
+    "exits",
+    "responses_chain",
+    "unknown_response",
+    "not_translatable",
+)
+ASYNC_CASES = (
+    "overlapping",
+    "gives_up_a_call",
+    "async_raw_stream",
+    "cancels_itself",
+    "awaits_an_answer",
+)
 
 
 async def test_a_sync_rollout_leaves_the_same_record_in_an_instance(root):
@@ -476,13 +513,20 @@ async def test_graders_give_the_same_in_an_instance(root, grader):
     loaded = load_plugin(f"plugins.equal:{grader}", root=root)
     async with both(root) as runs:
         for extra in ({}, {"fail": "count"}):
-            extra = {"case": "chat_with_tools", **extra}
-            line = {"messages": [{"role": "user", "content": "how is the weather?"}], "extra": extra}
+            extra = {"case": "asks", **extra}
+            line = {
+                "messages": [{"role": "user", "content": "how is the weather?"}],
+                "extra": extra,
+            }
             found = []
             for run in runs:
                 sample = sample_to_run(line)
                 rollouts = [
-                    (await run.runner(rollout).run(sample, generations=range(g, g + 1), run_seed=1))[0]
+                    (
+                        await run.runner(rollout).run(
+                            sample, generations=range(g, g + 1), run_seed=1
+                        )
+                    )[0]
                     for g in range(2)
                 ]
                 group = await run.grading(Grader(loaded, name="g")).grade(sample, rollouts)
