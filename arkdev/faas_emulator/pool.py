@@ -42,8 +42,8 @@ from arkdev.faas_emulator.autoscaler import Action, Assign, Autoscaler, Refuse, 
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.instances import Instance, InstanceEnd, InstanceLauncher
 from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord, InvocationStatus
+from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.observe.held_calls import HeldCalls
-from arkdev.observe.log_lines import LogLine
 from arkdev.plugin.host import is_done_in_time, timed_out
 
 DEFAULT_IDLE_S = 60.0
@@ -61,7 +61,7 @@ def _nothing(_: Any) -> None:
 class PoolEvents:
     """Who is told of what happens in a pool, on its event loop."""
 
-    on_log: Callable[[LogLine], None] = _nothing
+    on_log: Callable[[OutputLine], None] = _nothing
     """A line of an instance; from whatever thread."""
     on_invocation: Callable[[InvocationRecord], None] = _nothing
     """A call has its answer."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from arkdev.errors import PluginError, PluginTimeoutError
 from arkdev.observe.held_calls import HeldCalls, current_held_calls
+from arkdev.plugin.decorators import Plugin
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S
 from arkdev.plugin.source import place_of_exception, text_of_exception
@@ -104,7 +105,7 @@ class InProcessHost:
         """
         held = current_held_calls.get() or HeldCalls()
         token = current_held_calls.set(held)
-        call = asyncio.ensure_future(_call(loaded, arguments))
+        call = asyncio.ensure_future(call_plugin(loaded, arguments))
         current_held_calls.reset(token)
         plugin = loaded.plugin
         timeout_s = plugin.runtime.timeout or MAX_TIMEOUT_S
@@ -120,11 +121,7 @@ class InProcessHost:
             self.num_timed_out += 1
             raise timed_out(plugin.name, held, timeout_s=timeout_s, where=plugin.place)
         if call.cancelled():
-            raise PluginError(
-                f"{plugin.name} ended with asyncio.CancelledError, though nobody cancelled it",
-                where=plugin.place,
-                hint="catch CancelledError where the plugin awaits a task that it cancelled",
-            )
+            raise cancelled_inside(plugin)
         return call.result()
 
     def _leave_behind(self, call: asyncio.Task[Any]) -> None:
@@ -171,7 +168,7 @@ def timed_out(name: str, held: HeldCalls, *, timeout_s: float, where: str) -> Pl
     )
 
 
-async def _call(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
+async def call_plugin(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
     """Call a plugin. An outer decorator may be a plain function, so the result may be one too."""
     try:
         result = loaded.function(*arguments)
@@ -187,3 +184,12 @@ async def _call(loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
             where=place_of_exception(error) or loaded.plugin.place,
             hint="raise an error or return a status; a plugin cannot end the process",
         ) from error
+
+
+def cancelled_inside(plugin: Plugin) -> PluginError:
+    """Return the error of a call that was cancelled, though nobody outside it did so."""
+    return PluginError(
+        f"{plugin.name} ended with asyncio.CancelledError, though nobody cancelled it",
+        where=plugin.place,
+        hint="catch CancelledError where the plugin awaits a task that it cancelled",
+    )
