@@ -40,7 +40,8 @@ from arkdev.faas_emulator.answers import (
 )
 from arkdev.faas_emulator.autoscaler import Action, Assign, Autoscaler, Refuse, Start, Stop
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.instances import Instance, InstanceEnd, InstanceLauncher
+from arkdev.faas_emulator.instances import InstanceEnd, InstanceLauncher
+from arkdev.faas_emulator.live_instances import LiveInstance
 from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord, InvocationStatus
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.observe.held_calls import HeldCalls
@@ -73,26 +74,11 @@ class PoolEvents:
 class _Call:
     request_id: str
     arrived: float
-    taken: asyncio.Future[_Live]
+    taken: asyncio.Future[LiveInstance]
     """Done when an instance takes the call, or failed when none can be started."""
     taken_at: float | None = None
     cold_start_s: float = 0.0
     num_concurrent: int = 0
-
-
-@dataclass
-class _Live:
-    """An instance that has been started."""
-
-    number: int
-    instance: Instance
-    ordered_at: float
-    is_new: bool = True
-    """Nothing has happened in the pool since it was ready."""
-    num_invocations: int = 0
-    end: asyncio.Task[InstanceEnd | None] | None = None
-    """Of the look at whether it has ended, once a call was lost."""
-    ending: str = ""
 
 
 @dataclass
@@ -113,7 +99,7 @@ class Pool:
         self._numbers = itertools.count()
         self._calls: dict[int, _Call] = {}
         """That wait or run."""
-        self._live: dict[int, _Live] = {}
+        self._live: dict[int, LiveInstance] = {}
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -141,7 +127,10 @@ class Pool:
     @property
     def instances(self) -> list[InstanceRecord]:
         """All instances so far, the ended ones first; what they used is known at their end."""
-        return [*self._ended, *(self._record(live) for live in self._live.values())]
+        return [*self._ended, *map(self._record, self._live.values())]
+
+    def _record(self, live: LiveInstance) -> InstanceRecord:
+        return live.record(function=self.function.name, began=self._began)
 
     async def warm(self) -> None:
         """Start `min_replicas` instances, or one, to see that it starts; wait until they are ready.
@@ -250,7 +239,7 @@ class Pool:
         if not call.taken.done():  # else its caller is gone, and will say so
             call.taken.set_exception(not_started(self.function, self._failure))
 
-    def _take(self, number: int, live: _Live) -> None:
+    def _take(self, number: int, live: LiveInstance) -> None:
         call, now = self._calls[number], self.clock()
         if call.taken.done():  # its caller is gone, and will say so
             self._scaler.ended(number, replica=live.number, now=now)
@@ -277,7 +266,7 @@ class Pool:
             )
         else:
             self._failure = None
-            self._live[number] = _Live(number, instance, ordered_at)
+            self._live[number] = LiveInstance(number, instance, ordered_at)
             self._scaler.started(number, now=self.clock())
         finally:
             self._starting.pop(number, None)
@@ -312,7 +301,9 @@ class Pool:
 
     # One call
 
-    async def _answer(self, call: _Call, live: _Live, data: bytes, held: HeldCalls) -> Answer:
+    async def _answer(
+        self, call: _Call, live: LiveInstance, data: bytes, held: HeldCalls
+    ) -> Answer:
         """Send a call to its instance, and wait for as long as it may take."""
         function, timeout_s = self.function, self.function.timeout_s
         post = self.client.post(live.instance.url, data, request_id=call.request_id)
@@ -327,7 +318,7 @@ class Pool:
             raise timed_out(function.name, held, timeout_s=timeout_s, where=function.place)
         return sent.result()
 
-    def _again(self, number: int, call: _Call, live: _Live) -> None:
+    def _again(self, number: int, call: _Call, live: LiveInstance) -> None:
         """Put a call that never got to its instance back to the front of the queue."""
         self._drain(live, "lost")
         self._scaler.ended(number, replica=live.number, now=self.clock())
@@ -339,7 +330,7 @@ class Pool:
         self._scaler.arrive(number)
         self._step()
 
-    def _leave(self, number: int, live: _Live | None, status: InvocationStatus) -> None:
+    def _leave(self, number: int, live: LiveInstance | None, status: InvocationStatus) -> None:
         """A call has its answer: tell of it, and let others have its place."""
         call, now = self._calls.pop(number), self.clock()
         if call.taken.done() and not call.taken.cancelled() and call.taken.exception() is None:
@@ -368,21 +359,21 @@ class Pool:
         )
         self._step()
 
-    def _drain(self, live: _Live, ending: str) -> None:
+    def _drain(self, live: LiveInstance, ending: str) -> None:
         if live.number in self._scaler.replicas:
             self._scaler.drain(live.number, ending=ending)
 
-    async def _why_lost(self, live: _Live, lost: ConnectionLostError) -> InstanceEnd:
+    async def _why_lost(self, live: LiveInstance, lost: ConnectionLostError) -> InstanceEnd:
         """Say why an instance gave no answer; all calls in it are told the same."""
         self._drain(live, "lost")
         end = await asyncio.shield(self._look(live))
         return end or InstanceEnd(InvocationStatus.LOST, f"it runs, but gave no answer ({lost})")
 
-    def _look(self, live: _Live) -> asyncio.Task[InstanceEnd | None]:
+    def _look(self, live: LiveInstance) -> asyncio.Task[InstanceEnd | None]:
         live.end = live.end or asyncio.ensure_future(self._look_for_end(live))
         return live.end
 
-    async def _look_for_end(self, live: _Live) -> InstanceEnd | None:
+    async def _look_for_end(self, live: LiveInstance) -> InstanceEnd | None:
         for wait_s in _LOOKS_FOR_AN_END_S:
             if not self._is_open:
                 break
@@ -392,17 +383,3 @@ class Pool:
                 live.ending = f"{end.status} ({end.detail})" if end.detail else str(end.status)
                 return end
         return None
-
-    def _record(self, live: _Live) -> InstanceRecord:
-        return InstanceRecord(
-            instance_id=live.instance.id,
-            function=self.function.name,
-            started_at_s=live.ordered_at - self._began,
-            ready_s=live.instance.ready_s,
-            import_s=live.instance.import_s,
-            ended_at_s=None,
-            ending=live.ending,
-            num_invocations=live.num_invocations,
-            memory_peak_mb=None,
-            cpu_s=None,
-        )

@@ -36,7 +36,9 @@ limits = st.fixed_dictionaries(
 )
 
 
-@given(calls=calls, limits=limits, failed_starts=st.integers(0, 5), idle_s=st.sampled_from([0.1, 9]))
+@given(
+    calls=calls, limits=limits, failed_starts=st.integers(0, 5), idle_s=st.sampled_from([0.1, 9])
+)
 @settings(max_examples=40, deadline=None)
 def test_limits_order_and_answers_hold_whatever_happens(calls, limits, failed_starts, idle_s):
     async def test():
