@@ -51,6 +51,12 @@ class PluginTestRequest:
     stall_threshold_s: float | None = None
     """How long a stall lasts at least; 0 watches for none."""
     out: Path | None = None
+    faas: bool = False
+    """Run the plugins in instances of the FaaS emulator."""
+    faas_engine: str | None = None
+    """Where instances run: ``auto``, ``container``, ``process``."""
+    network: str | None = None
+    """What instances reach: ``open``, ``host-only``."""
     trace: bool = False
     """Write the spans into the run folder."""
     uses_real_ark_sdk: bool = False
@@ -86,6 +92,8 @@ def check_flags(request: PluginTestRequest) -> None:
     """Raise `UsageError` for a value that cannot be, or flags that do not go together."""
     if request.record is not None and (request.resume is not None or request.inject is not None):
         raise UsageError("--record goes with a whole and undisturbed run: no --resume, no --inject")
+    if request.faas and request.replay is not None:
+        raise UsageError("--replay runs the plugins' code in processes of its own: no --faas")
     for flag, threshold in (
         ("--success-threshold", request.success_threshold),
         ("--min-reward-mean", request.min_reward_mean),
