@@ -12,6 +12,8 @@ _NOISE = re.compile(
     r"\s*-+> |Removing intermediate container |Successfully (built|tagged) |COMMIT\b|"
     r"Untagged: |Deleted: "
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Docker writes what a command says on stderr in red."""
 _LAYER_PROGRESS = ("Downloading", "Extracting", "Verifying Checksum", "Waiting", "Pulling fs layer")
 
 
@@ -58,7 +60,7 @@ class BuildOutput:
         elif isinstance(text := message.get("stream"), str):
             *lines, self._partial = (self._partial + text).split("\n")
             for line in lines:
-                self._take_line(line.rstrip("\r"))
+                self._take_line(line)
 
     def finish(self) -> None:
         """Tell of the last step, once the engine has ended."""
@@ -74,7 +76,8 @@ class BuildOutput:
         if not (layer and status.startswith(_LAYER_PROGRESS)):
             self._on_output(f"    {layer + ': ' if layer else ''}{status}")
 
-    def _take_line(self, line: str) -> None:
+    def _take_line(self, raw: str) -> None:
+        line = _COLOUR.sub("", raw).rstrip()
         if started := _STEP.match(line):
             self._end_step()
             self._instruction = min(int(started[1]), len(self._steps)) - 1
@@ -85,7 +88,7 @@ class BuildOutput:
             self._cached.add(self._instruction)
         elif re.match(r"\s*-+> Running in", line):
             self._show_step()
-        elif line.strip() and not _NOISE.match(line):
+        elif line and not _NOISE.match(line):
             self._show_step()
             self.lines.append(line)
             self._on_output(f"    {line}")

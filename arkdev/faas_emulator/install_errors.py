@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -12,6 +12,9 @@ from arkdev.faas_emulator.requirements import Requirements
 
 _MAX_CAUSE_LINES = 12
 _MAX_LAST_LINES = 8
+_MAX_VERSIONS = 5
+_MAX_WIDTH = 300
+"""Characters of a line."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "`uv pip compile --generate-hashes` writes them",
     ),
     (
+        r"No matching distribution|not found in the package registry|[Tt]here (is|are) no versions?",
+        "check the name and the version; `arkdev freeze` writes those that are installed here",
+    ),
+    (
         r"conflicting dependencies|are incompatible|your requirements are unsatisfiable.*Because",
         "these versions do not go together: `arkdev freeze` writes versions that do",
     ),
@@ -54,10 +61,6 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         r"Failed building wheel|Failed to build|did not run successfully",
         "it has no wheel for this platform and Python, and could not be built from source: pin a "
         "version that has one, or use a base image with what its build needs",
-    ),
-    (
-        r"No matching distribution|not found in the package registry|there (is|are) no versions?",
-        "check the name and the version; `arkdev freeze` writes those that are installed here",
     ),
     (r"No space left on device", "make room on the disk"),
     (r"No module named pip", "use a base image that has Python with pip"),
@@ -72,43 +75,63 @@ def install_failure(output: Sequence[str], requirements: Requirements) -> Instal
     return InstallFailure(cause, _place(cause, requirements), advice)
 
 
-def last_lines(output: Sequence[str]) -> str:
-    """The end of an output, for an error's message: lines of their own, each with a margin."""
-    return "".join(f"\n  | {line}" for line in output[-_MAX_LAST_LINES:])
+def last_lines(output: Sequence[str], *, but_not: str = "") -> str:
+    """The end of an output, for an error's message: lines of their own, each with a margin.
+
+    Lines that stand in `but_not`, which the message has already, are left out.
+    """
+    said = {_plain(line) for line in but_not.splitlines()}
+    lines = [shown for line in output if _plain(shown := _shortened(line)) not in said]
+    return "".join(f"\n  | {line}" for line in lines[-_MAX_LAST_LINES:])
+
+
+def _plain(line: str) -> str:
+    """A line without what the installer puts before its words."""
+    return re.sub(r"^\s*(×|╰─▶|├─▶|│|error:|ERROR:)?\s*", "", line).strip()
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_WIDTH else f"{line[:_MAX_WIDTH]}..."
 
 
 def _cause(output: Sequence[str]) -> str:
-    for read in (_cause_of_uv, _cause_of_pip):
-        if lines := read(output):
+    for read in (_cause_of_uv, _conflict_of_pip, _errors_of_pip):
+        if lines := [_shortened(line) for line in dict.fromkeys(read(output))]:
             return "\n".join(lines[:_MAX_CAUSE_LINES])
-    return output[-1].strip() if output else "it said nothing"
+    return _shortened(output[-1].strip()) if output else "it said nothing"
 
 
-def _cause_of_uv(output: Sequence[str]) -> list[str]:
-    """From uv's cross (an error) to the end, or its ``error:`` line."""
-    return _from(output, lambda line: bool(re.match(r"\s*(×|error:)", line)), is_one_block=True)
+def _from(output: Sequence[str], sign: str) -> Sequence[str]:
+    """The lines from the first one on that matches."""
+    start = next((n for n, line in enumerate(output) if re.match(sign, line)), len(output))
+    return output[start:]
 
 
-def _cause_of_pip(output: Sequence[str]) -> list[str]:
-    """pip's ERROR lines; of a conflict also what it lists below."""
-    if lines := _from(output, lambda line: line.startswith("ERROR: Cannot install")):
-        return [line for line in lines if line.strip()]
-    errors = [line for line in output if line.startswith("ERROR: ")]
-    named = [line for line in errors if not line.startswith("ERROR: Could not find a version")]
-    return [re.sub(r"^ERROR: ", "", line) for line in (named or errors)]
+def _cause_of_uv(output: Sequence[str]) -> Iterator[str]:
+    """From uv's cross, or its ``error:``, to the end, without what it draws."""
+    for line in _from(output, r"\s*×|error: "):
+        if text := _plain(line):
+            yield text
 
 
-def _from(
-    output: Sequence[str], begins: Callable[[str], bool], *, is_one_block: bool = False
-) -> list[str]:
-    start = next((index for index, line in enumerate(output) if begins(line)), None)
-    if start is None:
-        return []
-    lines = [re.sub(r"^(ERROR: |error: )", "", line.rstrip()) for line in output[start:]]
-    if not is_one_block:
-        return lines
-    plain = [re.sub(r"^\s*(×|╰─▶|├─▶|│)\s?", "", line).strip() for line in lines]
-    return [line for line in plain if line]
+def _conflict_of_pip(output: Sequence[str]) -> Iterator[str]:
+    """pip's sentence on versions that do not go together, and who asks for what."""
+    for line in _from(output, "ERROR: Cannot install"):
+        if line.startswith(("To fix this", "ERROR: ResolutionImpossible")):
+            return
+        if line.strip():
+            yield line.removeprefix("ERROR: ")
+
+
+def _errors_of_pip(output: Sequence[str]) -> Iterator[str]:
+    """pip's ``ERROR:`` lines, the versions that there are shortened to the newest."""
+    for line in output:
+        if line.startswith("ERROR: "):
+            listed = re.search(r"\(from versions: (.*)\)", line)
+            if listed and listed[1] != "none":
+                newest = ", ".join(listed[1].split(", ")[-_MAX_VERSIONS:])
+                line = line.replace(listed[0], f"(the newest there are: {newest})")
+            yield line.removeprefix("ERROR: ")
 
 
 def _place(cause: str, requirements: Requirements) -> str:
