@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable
 
 
-async def carried_out(release: Coroutine[Any, Any, None]) -> None:
+async def carried_out(release: Awaitable[None]) -> None:
     """Await a release; when cancelled, still wait for its end, then be cancelled."""
     task = asyncio.ensure_future(release)
     is_cancelled = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from arkdev.errors import EngineError
 from arkdev.faas_emulator.engine import ContainerSpec, Engine, Stream
@@ -19,7 +20,7 @@ async def run_once(engine: Engine, spec: ContainerSpec, *, limit_s: float) -> by
     ended = asyncio.Event()
 
     def at_end() -> None:
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(ended.set)
 
     creating = asyncio.ensure_future(engine.create(spec))
@@ -32,16 +33,16 @@ async def run_once(engine: Engine, spec: ContainerSpec, *, limit_s: float) -> by
         await engine.start(container)
         async with asyncio.timeout(limit_s):
             await ended.wait()
-        state = await _final_state(engine, container)
+        code = await _final_state(engine, container)
     except TimeoutError:
         raise EngineError(f"{spec.name} is not done after {limit_s:g} s") from None
     finally:
         await carried_out(_remove(engine, creating))
         if attachment is not None:
             attachment.close()
-    if state != 0:
+    if code != 0:
         text = output["stderr"].decode("utf-8", "replace").strip()
-        raise EngineError(f"{spec.name} failed with exit code {state}: {text[-500:]}")
+        raise EngineError(f"{spec.name} failed with exit code {code}: {text[-500:]}")
     return bytes(output["stdout"])
 
 
