@@ -19,7 +19,7 @@ from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.requests import request_body
 from arkdev.observe.attempt import AttemptPlace, place_here
 from arkdev.observe.held_calls import HeldCalls, current_held_calls
-from arkdev.plugin.host import HostCapabilities
+from arkdev.plugin.host import HostCapabilities, MeasuredHost
 from arkdev.plugin.loading import LoadedPlugin
 
 _MAX_REQUESTS = 100_000
@@ -59,14 +59,21 @@ class Deployed:
 class FaasHost:
     """Implements `arkdev.plugin.host.MeasuredHost`. Close its pools where they were made.
 
-    `gateway_url` is where instances reach the sessions.
+    `gateway_url` is where instances reach the sessions. A plugin that is no function, as the
+    built-in rollout is none, runs on the host `built_in`.
     """
 
     capabilities = HostCapabilities()
 
     def __init__(
-        self, functions: Sequence[Deployed], *, requests: Requests, gateway_url: str
+        self,
+        functions: Sequence[Deployed],
+        *,
+        requests: Requests,
+        gateway_url: str,
+        built_in: MeasuredHost,
     ) -> None:
+        self._built_in = built_in
         self._functions = tuple(functions)
         self._requests = requests
         self._gateway_url = gateway_url
@@ -79,12 +86,13 @@ class FaasHost:
     @property
     def num_timed_out(self) -> int:
         """Calls that took longer than their `Runtime.timeout`."""
-        return sum(pool.num_timed_out for pool in self.pools)
+        of_pools = sum(pool.num_timed_out for pool in self.pools)
+        return of_pools + self._built_in.num_timed_out
 
     @property
     def num_left_running(self) -> int:
-        """None: an instance is stopped with what still runs in it."""
-        return 0
+        """Those of the built-in plugins: an instance is stopped with what still runs in it."""
+        return self._built_in.num_left_running
 
     async def invoke(self, loaded: LoadedPlugin, arguments: tuple[Any, ...]) -> Any:
         """Call the plugin once, in an instance of its function.
@@ -93,6 +101,8 @@ class FaasHost:
         ended or none can be started.
         """
         pool = self._pool_of(loaded)
+        if pool is None:
+            return await self._built_in.invoke(loaded, arguments)
         held = current_held_calls.get() or HeldCalls()
         body = request_body(loaded.plugin, arguments, url=self._gateway_url)
         try:
@@ -101,10 +111,11 @@ class FaasHost:
             held.close()
         return answer_of(answer.document, plugin=loaded.plugin, root=pool.function.root)
 
-    def _pool_of(self, loaded: LoadedPlugin) -> Pool:
+    def _pool_of(self, loaded: LoadedPlugin) -> Pool | None:
         # by identity: a job may have one plugin twice, with other variables
-        return next(each.pool for each in self._functions if each.loaded is loaded)
+        return next((each.pool for each in self._functions if each.loaded is loaded), None)
 
     async def close(self) -> None:
         """Stop all instances. Idempotent."""
         await asyncio.gather(*(pool.close() for pool in self.pools))
+        await self._built_in.close()

@@ -22,8 +22,8 @@ from arkdev.flows.test_plan import (
     check_model,
     checked_concurrency,
     context_of,
-    faults_of,
     envs_of_run,
+    faults_of,
     notes_on_faults,
     serve_ark_sdk,
 )

@@ -27,10 +27,9 @@ from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.faas_emulator.worker.wire import ARK_URL_VARIABLE
 from arkdev.flows.faas_instances import InstanceSource, OpenLauncher, Say
-from arkdev.flows.faas_plan import FaasPlan
 from arkdev.harness.functions_report import FUNCTION_EVENT
 from arkdev.observe.log_lines import BoundedLog, LogLine
-from arkdev.plugin.host import MeasuredHost
+from arkdev.plugin.host import InProcessHost, MeasuredHost
 from arkdev.runs.function_records import FunctionCallRecord, FunctionInstanceRecord
 from arkdev.runs.writer import RunWriter, iso_time
 
@@ -38,51 +37,51 @@ _KEY_OF_JUDGE = "scripted"
 
 
 @dataclass(frozen=True)
-class FunctionsSettings:
-    """What the functions of a run are given."""
+class Told:
+    """Who is told of what happens in the functions of a run."""
 
-    gateway_url: str
-    """Where the sessions answer, as this machine reaches them."""
-    has_scripted_judge: bool
-    """Calls to Ark go to the scripted judge of the run."""
+    folder: RunWriter
+    log: Callable[[LogLine], None]
+    say: Say
 
 
 @asynccontextmanager
 async def functions_host(
-    plan: FaasPlan,
-    source: InstanceSource,
-    settings: FunctionsSettings,
-    *,
-    folder: RunWriter,
-    log: Callable[[LogLine], None],
-    say: Say,
+    source: InstanceSource | None, *, gateway_url: str, has_judge: bool, told: Told
 ) -> AsyncIterator[MeasuredHost]:
-    """Start the pools of a run's functions, and write down what happens in them.
+    """Start the pools of a run's functions; without ``--faas`` plugins run in this process.
 
-    One instance of each function at least is started before anything runs. Raises
-    `PluginLoadError` when one cannot be.
+    `gateway_url` is where the sessions answer. With `has_judge` calls to Ark go to the scripted
+    judge of the run. One instance of each function at least is started before anything runs.
+    Raises `PluginLoadError` when one cannot be.
     """
-    judge = _judge_envs() if settings.has_scripted_judge else {}
-    specs = [
-        replace(planned.spec, envs={**judge, **planned.spec.envs}) for planned in plan.functions
-    ]
+    if source is None:
+        yield InProcessHost()
+        return
+    judge = _judge_envs() if has_judge else {}
+    planned = source.plan.functions
+    specs = [replace(each.spec, envs={**judge, **each.spec.envs}) for each in planned]
     async with AsyncExitStack() as stack:
         opened = await source.launcher_for(specs)
         stack.push_async_callback(opened.launcher.close)
-        gateway_url = await opened.inside(settings.gateway_url)
         client = import_module("arkdev.faas_emulator.instance_client").HttpInstanceClient()
         stack.push_async_callback(client.close)
         requests = Requests()
-        recorder = FunctionRecorder(folder, requests, log=log)
+        recorder = FunctionRecorder(told, requests)
         stack.callback(recorder.finish)
-        deployed = []
-        for planned, spec in zip(plan.functions, specs, strict=True):
-            folder.event(FUNCTION_EVENT, **_limits(spec, opened, kind=source.kind.value))
+        functions = []
+        for each, spec in zip(planned, specs, strict=True):
+            told.folder.event(FUNCTION_EVENT, **_limits(spec, opened, kind=source.kind.value))
             pool = Pool(spec, opened.launcher, client, recorder.events())
-            deployed.append(Deployed(planned.loaded, pool))
-        host = FaasHost(deployed, requests=requests, gateway_url=gateway_url)
+            functions.append(Deployed(each.loaded, pool))
+        host = FaasHost(
+            functions,
+            requests=requests,
+            gateway_url=await opened.inside(gateway_url),
+            built_in=InProcessHost(),
+        )
         stack.push_async_callback(host.close)
-        await _warm(host, say)
+        await _warm(host, told.say)
         yield host
 
 
@@ -122,12 +121,10 @@ def _limits(spec: FunctionSpec, opened: OpenLauncher, *, kind: str) -> dict[str,
 class FunctionRecorder:
     """Writes down what happens in the pools of a run."""
 
-    def __init__(
-        self, folder: RunWriter, requests: Requests, *, log: Callable[[LogLine], None]
-    ) -> None:
-        self._folder = folder
+    def __init__(self, told: Told, requests: Requests) -> None:
+        self._folder = told.folder
         self._requests = requests
-        self._log = BoundedLog(log, mask=folder.masked_output)
+        self._log = BoundedLog(told.log, mask=told.folder.masked_output)
 
     def events(self) -> PoolEvents:
         """Return what a pool that begins now tells."""

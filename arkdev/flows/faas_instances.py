@@ -38,17 +38,24 @@ class OpenLauncher:
 class InstanceSource:
     """What instances start from. `launcher_for` opens a launcher of functions; close it."""
 
+    plan: FaasPlan
     kind: InstanceKind
     launcher_for: Callable[[Sequence[FunctionSpec]], Awaitable[OpenLauncher]]
 
 
 @asynccontextmanager
-async def instance_source(plan: FaasPlan, *, say: Say) -> AsyncIterator[InstanceSource]:
-    """Make ready what the instances of a run start from; `say` is told how it goes, by lines.
+async def instance_source(
+    plan: FaasPlan | None, *, say: Say
+) -> AsyncIterator[InstanceSource | None]:
+    """Make ready what the instances of a run start from; None without ``--faas``.
 
+    `say` is told how it goes, line by line.
     Raises `EngineError` and `MissingExtraError` when containers are asked for and cannot be had,
     `UsageError` for a network policy that processes cannot hold, `BuildError`.
     """
+    if plan is None:
+        yield None
+        return
     async with AsyncExitStack() as stack:
         engine = await _engine(plan, say)
         if engine is None:
@@ -96,7 +103,7 @@ async def _containers(
         await launcher.prepare()
         return OpenLauncher(launcher, launcher.inside)
 
-    return InstanceSource(InstanceKind.CONTAINER, launcher_for)
+    return InstanceSource(plan, InstanceKind.CONTAINER, launcher_for)
 
 
 async def _processes(plan: FaasPlan, say: Say) -> InstanceSource:
@@ -115,4 +122,4 @@ async def _processes(plan: FaasPlan, say: Say) -> InstanceSource:
         await launcher.prepare()
         return OpenLauncher(launcher, inside)
 
-    return InstanceSource(InstanceKind.PROCESS, launcher_for)
+    return InstanceSource(plan, InstanceKind.PROCESS, launcher_for)

@@ -15,8 +15,8 @@ from typing import Any
 
 from arkdev.errors import EndpointError
 from arkdev.flows.environment import environment, judge_environment
-from arkdev.flows.faas import FunctionsSettings, functions_host
-from arkdev.flows.faas_instances import InstanceSource, instance_source
+from arkdev.flows.faas import Told, functions_host
+from arkdev.flows.faas_instances import instance_source
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
@@ -38,7 +38,7 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.observe.plugin_threads import threads_follow
-from arkdev.plugin.host import InProcessHost, MeasuredHost
+from arkdev.plugin.host import MeasuredHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN, GroupRecord
@@ -204,7 +204,9 @@ async def rollout_run(
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
         )
-        source = await _source(plan, observer, stack)
+        source = await stack.enter_async_context(
+            instance_source(plan.faas, say=observer.on_progress)
+        )
         folder = open_run(plan)
         observer.on_start(plan, folder.folder)
         log = Recorder(folder, statistics, observer).log
@@ -240,7 +242,14 @@ async def rollout_run(
         stack.enter_context(stalls_watched(plan, statistics, observer, services))
         tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
         try:
-            host = await _host(stack, source, folder=folder, log=log)
+            host = await stack.enter_async_context(
+                functions_host(
+                    source,
+                    gateway_url=services.sessions.gateway_url,
+                    has_judge=judge is not None,
+                    told=Told(folder, log, observer.on_progress),
+                )
+            )
             yield RolloutRun(
                 plan=plan,
                 folder=folder,

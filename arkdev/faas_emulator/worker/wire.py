@@ -32,6 +32,8 @@ DEFAULT_PORT = 8000
 REQUEST_ID_HEADER = "X-Faas-Request-Id"
 INSTANCE_VARIABLE = "ARKDEV_INSTANCE"
 """The instance's id; by it its processes are found, those too that have left its process group."""
+ARK_URL_VARIABLE = "ARKDEV_ARK_URL"
+"""Where calls to Ark's public hosts go instead (`arkdev.plugin.redirect`): a judge of the run."""
 WORKER_ARGUMENTS = ("-I", "-m", "arkdev.faas_emulator.worker")
 """What Python is started with, in the folder of the plugin's package. Isolated, so that no module
 of that folder hides one of the standard library."""
