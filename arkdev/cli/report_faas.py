@@ -26,6 +26,8 @@ def functions(summary: Summary, signs: Symbols) -> Section | None:
     rows: list[tuple[str, Text | str]] = []
     for function in summary.functions:
         rows += _rows(function, signs)
+    notes = dict.fromkeys(note for function in summary.functions for note in function.notes)
+    rows += [("note", Text(printable(note), style="dim")) for note in notes]
     return Section("FaaS", facts(rows)) if rows else None
 
 
@@ -44,8 +46,6 @@ def _rows(function: FunctionSummary, signs: Symbols) -> Iterator[tuple[str, Text
         yield "", Text(text, style="red")
     for ending, count in function.endings.items():
         yield "", Text(f"{plural(count, 'instance')} ended: {printable(ending)}", style="yellow")
-    for note in function.notes:
-        yield "  note", Text(printable(note), style="dim")
 
 
 def _queue(function: FunctionSummary) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _queue(function: FunctionSummary) -> Iterator[str]:
     if function.num_queued_longer:
         text = f"{function.num_queued_longer} longer than the timeout of {function.timeout_s:g} s"
         yield text
-    yield f"{plural(function.num_cold_calls, 'cold start')} waited for"
+    yield f"{plural(function.num_cold_calls, 'call')} waited for a cold start"
 
 
 def _instances(function: FunctionSummary) -> Iterator[str]:

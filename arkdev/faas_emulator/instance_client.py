@@ -8,6 +8,7 @@ import aiohttp  # noqa: TID253 (the leaf)
 
 from arkdev.faas_emulator.answers import Answer, ConnectionLostError
 from arkdev.faas_emulator.worker.wire import REQUEST_ID_HEADER
+from arkdev.observe.attempt import no_attempt
 
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_SHOWN = 200
@@ -31,9 +32,11 @@ class HttpInstanceClient:
         """Send a request, however long it takes. Raises `ConnectionLostError`."""
         headers = {REQUEST_ID_HEADER: request_id, "Content-Type": "application/json"}
         try:
-            async with self._session.post(url, data=body, headers=headers) as response:
-                data = await response.read()
-                status = response.status
+            # it is no call of the plugin's
+            with no_attempt():
+                async with self._session.post(url, data=body, headers=headers) as response:
+                    data = await response.read()
+                    status = response.status
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectionLostError(str(error), was_sent=False) from error
         except (aiohttp.ClientError, OSError) as error:

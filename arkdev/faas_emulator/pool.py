@@ -279,7 +279,9 @@ class Pool:
             self._live[number].is_new = False
 
     async def _stop(self, number: int, ending: str) -> None:
-        live = self._live[number]
+        live = self._live.get(number)
+        if live is None:
+            return  # stopped meanwhile
         live.ending = live.ending or ending
         usage = None
         with suppress(ArkdevError):
@@ -287,7 +289,7 @@ class Pool:
         with suppress(ArkdevError):  # the end of the launcher stops what is left
             await live.instance.stop()
         if self._live.pop(number, None) is None:
-            return  # the end of the pool stopped it too
+            return  # the end of the pool stopped it at the same time
         self._scaler.gone(number)
         record = replace(
             self._record(live),

@@ -118,7 +118,7 @@ async def _processes(plan: FaasPlan, say: Say) -> InstanceSource:
         return url  # they are on this machine
 
     async def launcher_for(functions: Sequence[FunctionSpec]) -> OpenLauncher:
-        launcher = ProcessLauncher(python=environment.python, package=plan.package)
+        launcher = ProcessLauncher(plan.package, python=environment.python)
         await launcher.prepare()
         return OpenLauncher(launcher, inside)
 
