@@ -67,6 +67,15 @@ def function_wheel(folder: Path) -> Path:
     return path
 
 
+def is_left_out(module: str) -> bool:
+    """Whether `module`, a module of arkdev or a name in one, is not in the wheel."""
+    modules = _modules(Path(arkdev.__file__).parent)
+    parts = module.split(".")
+    prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    home = next((prefix for prefix in prefixes if prefix in modules), None)
+    return home is not None and home not in _reached(modules)
+
+
 def _files() -> Iterator[tuple[str, bytes]]:
     """(path in the wheel, content) of each file, sorted."""
     package = Path(arkdev.__file__).parent

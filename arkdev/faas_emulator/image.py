@@ -200,9 +200,11 @@ def _failure(output: BuildOutput, plan: ImagePlan, requirements: Requirements) -
         failure = install_failure(output.lines, requirements)
         message = f"requirements cannot be installed: {failure.cause}"
     else:
-        failure = InstallFailure(output.error, "", _advice(output, plan))
+        said = output.lines[-1] if output.lines else output.error
+        failure = InstallFailure(said, "", _advice(output, plan))
         message = f"the image cannot be built, at {output.step or 'its start'}: {failure.cause}"
-    return BuildError(message + last_lines(output.lines), where=failure.where, hint=failure.advice)
+    message += last_lines(output.lines, but_not=failure.cause)
+    return BuildError(message, where=failure.where, hint=failure.advice)
 
 
 def _advice(output: BuildOutput, plan: ImagePlan) -> str:

@@ -147,8 +147,8 @@ def plan_image(
     count = sum(1 for line in requirements.lines if line.name and not line.is_constraint)
     installing = "requirements: pydantic, for arkdev's function side"
     if count:
-        packages = "1 package" if count == 1 else f"{count} packages"
-        installing = f"requirements: {packages}, with all that is needed by them"
+        packages = "1 package and what it needs" if count == 1 else f"{count} and what they need"
+        installing = f"requirements: {packages}"
     files = f"{len(package.files)} files, {shown_size(package.size_bytes)}"
     steps = [
         BuildStep(f"base {reference}, {platform}", f"FROM {reference}"),

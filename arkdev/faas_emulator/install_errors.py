@@ -46,7 +46,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "`uv pip compile --generate-hashes` writes them",
     ),
     (
-        r"No matching distribution|not found in the package registry|[Tt]here (is|are) no versions?",
+        r"No matching distribution|not found in the package registry|there (is|are) no version",
         "check the name and the version; `arkdev freeze` writes those that are installed here",
     ),
     (
@@ -117,9 +117,9 @@ def _cause_of_uv(output: Sequence[str]) -> Iterator[str]:
 def _conflict_of_pip(output: Sequence[str]) -> Iterator[str]:
     """pip's sentence on versions that do not go together, and who asks for what."""
     for line in _from(output, "ERROR: Cannot install"):
-        if line.startswith(("To fix this", "ERROR: ResolutionImpossible")):
+        if line.startswith("To fix this"):
             return
-        if line.strip():
+        if line and not line.startswith("ERROR: ResolutionImpossible"):
             yield line.removeprefix("ERROR: ")
 
 
