@@ -281,7 +281,7 @@ class ContainerInstance:
             self._usage = larger(self._usage, self._files.read())
         try:
             await self._engine.remove(self.id)
-            if self._attachment is not None:
+            if self.engine_s:  # of one that was never started nothing ends
                 async with asyncio.timeout(_LAST_OUTPUT_S):
                     await self._output_ended.wait()
         except TimeoutError:
