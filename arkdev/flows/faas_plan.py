@@ -13,6 +13,7 @@ from arkdev.faas_emulator.host import FaasHost
 from arkdev.faas_emulator.package import PluginPackage, plugin_package
 from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
 from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.undeclared import undeclared_variables
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
@@ -103,6 +104,7 @@ def plan_faas(
             *_notes(workspace, is_traced=request.trace, is_built_in=len(functions) == len(graders)),
             *map(str, requirements.warnings),
             *map(str, requirements.notes),
+            *map(str, undeclared_variables(package, [each.spec for each in functions])),
         ),
     )
 

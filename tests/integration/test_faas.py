@@ -365,9 +365,7 @@ def test_flags_of_functions_without_faas_are_refused(workspace, arkdev):
 
 
 def test_processes_cannot_hold_a_network_policy_and_say_so(workspace, arkdev):
-    told = arkdev(
-        "test", "plugin", "--faas", "--faas-engine", "process", "--network", "host-only"
-    )
+    told = arkdev("test", "plugin", "--faas", "--faas-engine", "process", "--network", "host-only")
     assert told.exit_code == ExitCode.USAGE and "--faas-engine container" in told.err
 
 
