@@ -243,7 +243,9 @@ class Served:
         """The lines of a request, once there are `count`."""
         return await self.said_where(lambda line: line.request_id == request_id, count)
 
-    async def said_where(self, which: Callable[[OutputLine], bool], count: int) -> list[OutputLine]:
+    async def said_where(
+        self, which: Callable[[OutputLine], bool], count: int
+    ) -> list[OutputLine]:
         for _ in range(200):
             found = [line for line in self.lines if which(line)]
             if len(found) >= count:

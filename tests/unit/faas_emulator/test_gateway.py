@@ -27,6 +27,12 @@ async def serving(*, max_queued=10, **pool):
         await run.pool.close()
 
 
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 (the pool tells nobody)
+            await asyncio.sleep(0.005)
+
+
 async def told(response):
     document = await response.json()
     assert response.headers[ID] in document["error"]["message"]
@@ -41,7 +47,7 @@ async def test_a_call_is_answered_with_the_callers_request_id_or_a_new_one():
             assert response.headers[ID] == "mine"
         async with session.post(f"{url}/grader", json=request) as response:
             assert len(response.headers[ID]) == 16
-        assert [record.request_id for record in run.invocations][0] == "mine"
+        assert run.invocations[0].request_id == "mine"
 
 
 async def test_errors_have_the_clouds_envelope():
@@ -78,11 +84,9 @@ async def test_a_full_queue_refuses_calls():
                 return response.status, (await response.json()).get("error", {}).get("code")
 
         first = asyncio.create_task(call(0))
-        while not run.pool.num_running:
-            await asyncio.sleep(0.005)
+        await until(lambda: run.pool.num_running)
         second = asyncio.create_task(call(1))
-        while not run.pool.num_queued:
-            await asyncio.sleep(0.005)
+        await until(lambda: run.pool.num_queued)
         assert await call(2) == (429, "QuotaExceeded")
         assert [await first, await second] == [(200, None)] * 2
 
@@ -90,9 +94,11 @@ async def test_a_full_queue_refuses_calls():
 async def test_a_body_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr("arkdev.faas_emulator.gateway.MAX_BODY_BYTES", 100)
     assert MAX_BODY_BYTES == 64 * 2**20
-    async with serving() as (_, session, url):
-        async with session.post(f"{url}/grader", data=b"x" * 200) as response:
-            assert await told(response) == (413, "InvalidParameter")
+    async with (
+        serving() as (_, session, url),
+        session.post(f"{url}/grader", data=b"x" * 200) as response,
+    ):
+        assert await told(response) == (413, "InvalidParameter")
 
 
 async def test_its_health_tells_how_the_functions_are_doing():
@@ -112,9 +118,7 @@ async def test_a_caller_that_hangs_up_gives_its_call_up():
     async with serving(max_concurrency=1, max_replicas=1) as (run, session, url):
         body = {"number": 0, "takes_s": 60}
         call = asyncio.create_task(session.post(f"{url}/grader", json=body))
-        while not run.pool.num_running:
-            await asyncio.sleep(0.005)
+        await until(lambda: run.pool.num_running)
         call.cancel()
-        while not run.invocations:
-            await asyncio.sleep(0.005)
+        await until(lambda: run.invocations)
         assert run.invocations[0].status == "cancelled"
