@@ -13,7 +13,7 @@ from arkdev.faas_emulator.host import FaasHost
 from arkdev.faas_emulator.package import PluginPackage, plugin_package
 from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
 from arkdev.faas_emulator.requirements import Requirements, read_requirements
-from arkdev.faas_emulator.undeclared import undeclared_variables
+from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
@@ -57,6 +57,8 @@ class FaasPlan:
     requirements: Requirements
     kind: InstanceKind
     network: Network
+    undeclared: tuple[UndeclaredVariable, ...] = ()
+    """Variables that functions read, and that this machine alone has."""
     notes: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, Any]:
@@ -92,6 +94,7 @@ def plan_faas(
     package = plugin_package(workspace)
     for function in functions:
         package.check_plugin(function.spec)
+    undeclared = undeclared_variables(package, [each.spec for each in functions])
     requirements = read_requirements(workspace.root / REQUIREMENTS_FILE)
     return FaasPlan(
         functions=functions,
@@ -100,11 +103,12 @@ def plan_faas(
         requirements=requirements,
         kind=InstanceKind(request.faas_engine or InstanceKind.AUTO),
         network=Network(request.network or Network.OPEN),
+        undeclared=undeclared,
         notes=(
             *_notes(workspace, is_traced=request.trace, is_built_in=len(functions) == len(graders)),
             *map(str, requirements.warnings),
             *map(str, requirements.notes),
-            *map(str, undeclared_variables(package, [each.spec for each in functions])),
+            *map(str, undeclared),
         ),
     )
 
