@@ -26,7 +26,7 @@ from arkdev.flows.test_plan import (
     notes_on_faults,
     serve_ark_sdk,
 )
-from arkdev.flows.test_request import check_flags
+from arkdev.flows.test_request import check_flags, shown
 from arkdev.flows.tracing import check_tracing
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
@@ -42,6 +42,7 @@ from arkdev.job.job_data import (
     training_sources,
     validation_sources,
 )
+from arkdev.job.local_tokenizer import LocalTokenizer, open_tokenizer
 from arkdev.job.pipelines import OPDPipeline
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
@@ -69,6 +70,7 @@ class DebugPlan(PluginTestPlan):
     teacher: EndpointSpec | None = None
     teachers: frozenset[str] = frozenset()
     """The names that the job knows."""
+    tokenizer: LocalTokenizer | None = None
 
     @property
     def debug(self) -> DebugRequest:
@@ -151,6 +153,8 @@ class DebugPlan(PluginTestPlan):
             "test_num_generations": self.test_num_generations,
             "test_every_n_steps": self.test_every,
             "teacher": teacher,
+            "tokenizer": shown(self.tokenizer.path) if self.tokenizer else None,
+            "loss_agg_mode": self.the_job.hyperparameters.get("loss_agg_mode"),
         }
 
 
@@ -219,6 +223,7 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         batches=batches,
         teacher=_teacher(request, workspace, job, notes),
         teachers=_teacher_names(job),
+        tokenizer=open_tokenizer(request.tokenizer) if request.tokenizer else None,
         **_validation(request, job, data, notes),
     )
     return replace(

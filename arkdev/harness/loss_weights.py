@@ -67,10 +67,7 @@ def sequence_scales(
     num_sequences = sum(size > 0 for size in kept)
     if not num_sequences:
         return [0.0] * len(kept)
-    if mode is LossAggMode.TOKEN_MEAN:
-        of_all = 1 / math.fsum(kept)
-    else:
-        of_all = 1 / num_sequences
+    of_all = 1 / math.fsum(kept) if mode is LossAggMode.TOKEN_MEAN else 1 / num_sequences
     if mode is LossAggMode.SEQ_MEAN_TOKEN_MEAN:
         return [of_all / size if size else 0.0 for size in kept]
     if mode is LossAggMode.SEQ_MEAN_TOKEN_SUM_NORM and norm_tokens is not None:
