@@ -18,7 +18,13 @@ from typing import Protocol
 from arkdev.errors import ExitCode, JobFailedError
 from arkdev.flows.debug_checks import TrajectoryChecks
 from arkdev.flows.debug_plan import DebugPlan
-from arkdev.flows.debug_records import StepSettings, round_record, step_record
+from arkdev.flows.debug_records import (
+    StepSettings,
+    round_record,
+    step_record,
+    task_advantages,
+)
+from arkdev.flows.distilling import coefficients
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.rollout_run import Recorded, RolloutRun, rollout_run
@@ -237,7 +243,12 @@ class _Rehearsal:
             ),
         )
         if self.teacher is not None and phase == TRAIN:
-            await self.teacher.ask(self.checks.take_lessons(), self.run.folder.event)
+            await self.teacher.ask(
+                self.checks.take_lessons(),
+                self.run.folder.event,
+                advantages=task_advantages(content.groups),
+                coefs=coefficients(self.plan.the_job),
+            )
         duration_s = time.perf_counter() - started
         if phase == TEST:
             record = round_record(batch, content, duration_s=duration_s)

@@ -16,6 +16,7 @@ from arkdev.harness.leaks import Leak, find_leaks
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.steps import Counted
 from arkdev.job.methods import CustomizationType
+from arkdev.plugin.evidence import TokenEvidence
 from arkdev.runs.records import TRAIN, GroupRecord, TrajectoryRecord
 
 
@@ -25,6 +26,7 @@ class Lesson:
 
     record: TrajectoryRecord
     context: InsertedContext
+    evidence: TokenEvidence | None = None
 
 
 class TrajectoryChecks:
@@ -78,7 +80,7 @@ class TrajectoryChecks:
         """Look at a trajectory; return what a job would end with."""
         record = finished.record
         try:
-            contexts = self._contexts(record)
+            contexts = self._contexts(finished)
         except PluginResultError as error:
             return error
         sample = self._lines.get(record.sample_index, {})
@@ -108,7 +110,8 @@ class TrajectoryChecks:
         """Trajectories (and things) that the policy should not have seen."""
         return len(self._leaks)
 
-    def _contexts(self, record: TrajectoryRecord) -> list[InsertedContext]:
+    def _contexts(self, finished: FinishedRollout) -> list[InsertedContext]:
+        record = finished.record
         critic = critic_context(record, place=self._place)
         teacher = teacher_context(record, place=self._place)
         if critic is not None and not self._method.has_critic:
@@ -120,12 +123,13 @@ class TrajectoryChecks:
                 "no critic_context: the critic sees what the policy saw", record.trajectory_id
             )
         if self._method.has_teachers:
-            self._check_teacher(teacher, record)
+            self._check_teacher(teacher, finished)
         elif teacher is not None:
             self._warn(f"teachers have no effect in a {self._method} job", record.trajectory_id)
         return [context for context in (critic, teacher) if context is not None]
 
-    def _check_teacher(self, teacher: InsertedContext | None, record: TrajectoryRecord) -> None:
+    def _check_teacher(self, teacher: InsertedContext | None, finished: FinishedRollout) -> None:
+        record = finished.record
         known = sorted(self._plan.teachers)
         if teacher is None:
             raise PluginResultError(
@@ -141,7 +145,7 @@ class TrajectoryChecks:
                 hint="name it in the job's teachers, or correct the rollout's config",
             )
         if self._plan.teacher is not None and record.phase == TRAIN and record.generation == 0:
-            self._lessons.append(Lesson(record, teacher))
+            self._lessons.append(Lesson(record, teacher, finished.evidence))
 
     def take_lessons(self) -> list[Lesson]:
         """Return what a teacher is to be shown of the step, one trajectory of each group."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from arkdev.errors import PluginResultError
 from arkdev.flows.debug_plan import DebugPlan
-from arkdev.harness.advantages import Advantage
+from arkdev.harness.advantages import Advantage, group_advantages
 from arkdev.harness.batches import TrainingBatch, compose_batch
 from arkdev.harness.loss_shares import Member, loss_shares
 from arkdev.harness.loss_weights import DEFAULT_MODE, LossAggMode
@@ -130,6 +130,23 @@ def members_of(
                     Member(name, group.sample_index, own.counts, advantage, own.loss_weight)
                 )
     return members
+
+
+def task_advantages(groups: Iterable[GroupRecord]) -> dict[str, Advantage]:
+    """Return the advantages that the rewards, or graders themselves, give the groups' members.
+
+    Of a group to which two graders gave some there are none: the step fails for that.
+    """
+    found: dict[str, Advantage] = {}
+    for group in groups:
+        try:
+            own = group_advantages(group)
+        except PluginResultError:
+            continue
+        for name, advantage in zip(group.trajectory_ids, own, strict=True):
+            if advantage is not None:
+                found[name] = advantage
+    return found
 
 
 def round_record(batch: Batch, content: StepContent, *, duration_s: float) -> StepRecord:
