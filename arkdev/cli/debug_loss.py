@@ -13,9 +13,9 @@ from arkdev.harness.steps import StepRecord
 from arkdev.harness.token_counts import CountedBy
 
 _HOW = {
-    CountedBy.TOKEN_IDS: "counted by token ids",
-    CountedBy.USAGE: "the endpoint gives no token ids: these are the completion tokens of its "
-    "usage, and which of them would be masked is not known",
+    CountedBy.TOKEN_IDS: "counted exactly, by token ids",
+    CountedBy.USAGE: "the endpoint gives no token ids: these are the counts of its usage, and "
+    "which tokens of an answer would be masked is not known",
     CountedBy.TOKENIZER: "the endpoint gives no token ids and no usage: a local tokenizer counted "
     "the texts, without the chat template",
 }
@@ -75,7 +75,7 @@ def uncounted(loss: LossShares) -> str:
 def _counts(loss: LossShares) -> str:
     text = f"{loss.num_kept:,} trained tokens"
     if loss.num_masked is not None:
-        text += f", {loss.num_masked:,} masked"
+        text += f", {loss.num_masked:,} masked (prompts, tools)"
     if loss.tokens is not None:
         mean, shortest, longest = loss.tokens
         text += f"; whole trajectories have {shortest:,} to {longest:,}, {mean:,.0f} on average"
