@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group
 from rich.text import Text
 
-from arkdev.cli.terminal import Section, Symbols, number_table, plural
+from arkdev.cli.terminal import Section, Symbols, number_table
 from arkdev.harness.loss_shares import LossShares
 from arkdev.harness.steps import StepRecord
 from arkdev.harness.token_counts import CountedBy
@@ -66,8 +66,9 @@ def loss_section(
 
 def uncounted(loss: LossShares) -> str:
     """Say why there are no shares."""
+    number = loss.num_uncounted
     return (
-        f"{plural(loss.num_uncounted, 'trajectory')} without token counts: the endpoint gives "
+        f"{number} {'trajectory' if number == 1 else 'trajectories'} without token counts: the endpoint gives "
         "neither token ids nor usage, so nobody knows what the loss is made of (--tokenizer counts)"
     )
 

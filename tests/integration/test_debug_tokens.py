@@ -126,7 +126,7 @@ TOKENS_GRADER = """
 
     @group_grader
     def tokens(context, sample, trajectories):
-        return GroupGraderResult(rewards=[1, 0], tok_advantages=[[1.0] * {number}, [-1.0] * 4])
+        return GroupGraderResult(rewards=[1, 0], tok_advantages=[[1.0] * {number}] * 2)
 """
 
 
@@ -134,7 +134,7 @@ def test_tok_advantages_without_token_ids_are_compared_with_a_local_count(
     job, tokenizer, arkdev: Command
 ):
     """A list of 4,000 numbers for about six words is told, and that the count is approximate."""
-    for name, number in (("far", 4000), ("near", 5)):
+    for name, number in (("far", 4000), ("near", 30)):
         job.write(f"plugins/{name}.py", TOKENS_GRADER.format(number=number))
     write_job(job, graders=["plugins.far:tokens"])
     run = rehearse(job, tokenizer=tokenizer)
