@@ -68,8 +68,9 @@ def uncounted(loss: LossShares) -> str:
     """Say why there are no shares."""
     number = loss.num_uncounted
     return (
-        f"{number} {'trajectory' if number == 1 else 'trajectories'} without token counts: the endpoint gives "
-        "neither token ids nor usage, so nobody knows what the loss is made of (--tokenizer counts)"
+        f"{number} {'trajectory' if number == 1 else 'trajectories'} without token counts: the "
+        "endpoint gives neither token ids nor usage, so nobody knows what the loss is made of "
+        "(--tokenizer counts)"
     )
 
 

@@ -84,7 +84,8 @@ class TrajectoryChecks:
         except PluginResultError as error:
             return error
         sample = self._lines.get(record.sample_index, {})
-        for leak in find_leaks(record, sample=sample, contexts=contexts):
+        leaks = find_leaks(record, sample=sample, contexts=contexts, beside=finished.beside)
+        for leak in leaks:
             self._on_event("leak", **asdict(leak))
             self._note_leak(leak)
         return None
@@ -99,9 +100,13 @@ class TrajectoryChecks:
         if (leak.trajectory_id, leak.what) in self._leaks:  # its group ran again
             return
         self._leaks.add((leak.trajectory_id, leak.what))
+        which = (
+            f"a message ({leak.role}) that a call sent and the trajectory does not end with"
+            if leak.message is None
+            else f"message {leak.message} ({leak.role})"
+        )
         self._warn(
-            f"{leak.what} is in a prompt of the policy: message {leak.message} ({leak.role}), "
-            f"{self._place}",
+            f"{leak.what} is in a prompt of the policy: {which}, {self._place}",
             leak.trajectory_id,
         )
 

@@ -60,6 +60,7 @@ class DebugPlan(PluginTestPlan):
     """A rehearsal that can run. `num_samples` counts groups, of all steps and rounds."""
 
     kind: ClassVar[str] = "debug"
+    looks_for_leaks: ClassVar[bool] = True
 
     data: JobSamples | None = None
     batches: BatchPlan | None = None
