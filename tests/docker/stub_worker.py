@@ -80,15 +80,8 @@ ACTIONS = {
     "signal": lambda name: os.kill(os.getpid(), signal.Signals[name]),
     "sleep": time.sleep,
     "spin": spin,
-<<<<<<< HEAD
-    "print": lambda text: [sys.stdout.write(text), sys.stdout.flush()] and None,
-    "error": lambda text: (
-        [sys.stderr.buffer.write(bytes.fromhex(text)), sys.stderr.flush()] and None
-    ),
-=======
     "print": put,
     "error": put_error,
->>>>>>> container
 }
 
 
