@@ -16,6 +16,7 @@ import hashlib
 import io
 import re
 import tempfile
+import threading
 import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Set
@@ -29,6 +30,8 @@ FUNCTION_REQUIRES = "pydantic>=2.8,<3"
 """All that the wheel requires; the same range as arkdev's own."""
 FUNCTION_PYTHON = ">=3.10"
 
+_READING = threading.Lock()
+"""`ast.parse` in two threads at once can fail in CPython 3.11."""
 _ROOTS = ("arkdev", "arkdev.types", "arkdev.errors")
 _PACKAGES = ("arkdev.plugin.", "arkdev.faas_emulator.worker.")
 """What plugins and the worker import by name, beside `_ROOTS`: all that these hold."""
@@ -52,7 +55,8 @@ def function_wheel(folder: Path) -> Path:
     wheel that is there already is left alone. Raises `BuildError` when arkdev's own files cannot
     be read.
     """
-    files = dict(_files())
+    with _READING:
+        files = dict(_files())
     digest = hashlib.sha256(f"{FUNCTION_REQUIRES}\0{FUNCTION_PYTHON}".encode())
     for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
