@@ -21,10 +21,14 @@ import importlib
 import pkgutil
 import sys
 
+import arkdev.faas_emulator.worker
 import arkdev.plugin
 
-names = ["arkdev", "arkdev.types", "arkdev.errors", "arkdev.plugin"]
-names += [found.name for found in pkgutil.walk_packages(arkdev.plugin.__path__, "arkdev.plugin.")]
+names = ["arkdev", "arkdev.types", "arkdev.errors"]
+for package in (arkdev.plugin, arkdev.faas_emulator.worker):
+    names.append(package.__name__)
+    found = pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    names += [module.name for module in found]
 leaves = []
 for name in names:
     try:

@@ -50,10 +50,9 @@ class PluginRequest:
 
     def arguments(self, proxy: InferenceProxy | None) -> tuple[Any, ...]:
         """Return the documented arguments, by position."""
-        between = () if proxy is None else (proxy,)
         if proxy is None:
             return (self.context, self.sample, *self.rest)
-        return (self.context, *between, self.sample, *self.rest)
+        return (self.context, proxy, self.sample, *self.rest)
 
 
 def request_body(
@@ -67,7 +66,7 @@ def request_body(
     body: dict[str, Any] = {"context": _plain(context)}
     if plugin.kind.is_rollout:
         proxy, sample, *rest = others
-        body |= {"proxy": _proxy_document(proxy, url=url), "sample": _plain(sample)}
+        body |= {"proxy": proxy_document(proxy, url=url), "sample": _plain(sample)}
         if rest:
             body["n_sample"] = rest[0]
         return body
@@ -109,7 +108,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _proxy_document(proxy: InferenceProxy, *, url: str | None) -> dict[str, Any]:
+def proxy_document(proxy: InferenceProxy, *, url: str | None = None) -> dict[str, Any]:
+    """Return a proxy as a request has it (FT-07); `url` stands for its own, as above."""
     document: dict[str, Any] = {
         "url": url or proxy.url,
         "jwt_token": proxy.jwt_token,
