@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -155,8 +156,13 @@ def _proxy(fields: Any) -> ProxyAddress:
         raise BadRequestError("proxy.attempt is not an object")
     if not isinstance(headers, dict):
         raise BadRequestError("proxy.headers is not an object")
+    url = str(fields.get("url") or "")
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise BadRequestError(f"proxy.url is {url!r}: {error}") from None
     return ProxyAddress(
-        url=str(fields.get("url") or ""),
+        url=url,
         jwt_token=str(fields.get("jwt_token") or ""),
         mode=mode,
         headers={str(name): str(value) for name, value in headers.items()},
