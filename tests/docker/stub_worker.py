@@ -55,8 +55,9 @@ ACTIONS = {
     "sleep": time.sleep,
     "spin": spin,
     "print": lambda text: [sys.stdout.write(text), sys.stdout.flush()] and None,
-    "error": lambda text: [sys.stderr.buffer.write(bytes.fromhex(text)), sys.stderr.flush()]
-    and None,
+    "error": lambda text: (
+        [sys.stderr.buffer.write(bytes.fromhex(text)), sys.stderr.flush()] and None
+    ),
 }
 
 

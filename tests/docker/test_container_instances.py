@@ -46,7 +46,9 @@ async def test_a_function_is_nobody_without_capabilities_on_a_root_that_cannot_b
     assert (uid, gid) == (65534, 65534)
     assert pid != 1  # an init process reaps what the plugin leaves behind
     status = dict(
-        line.split(":\t", 1) for line in (await ask(instance, "status")).splitlines() if "\t" in line
+        line.split(":\t", 1)
+        for line in (await ask(instance, "status")).splitlines()
+        if "\t" in line
     )
     for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(status[kind], 16) == 0
