@@ -63,7 +63,7 @@ async def open_network(
     if policy is NetworkPolicy.OPEN:
         return _open_network(engine.facts, await _default_gateway(engine))
     facts = engine.facts
-    if facts.is_desktop or facts.is_rootless:
+    if facts.is_virtual or facts.is_rootless:
         raise EngineError(
             f"the network policy host-only cannot be held by {facts}: its containers are on a "
             "network of their own that this machine is not on",
@@ -86,7 +86,7 @@ async def open_network(
 
 def _open_network(facts: EngineFacts, gateway: str) -> FunctionNetwork:
     policy = NetworkPolicy.OPEN
-    if facts.is_desktop or _is_machine_elsewhere(facts):
+    if facts.is_virtual:
         # the virtual machine's own forwarding ends at this machine's loopback
         return FunctionNetwork("default", policy, False, _name_of_host(facts), relay_address="")
     if gateway and not facts.is_rootless and is_address_of_this_machine(gateway):
@@ -100,11 +100,6 @@ def _open_network(facts: EngineFacts, gateway: str) -> FunctionNetwork:
 
 def _name_of_host(facts: EngineFacts) -> str:
     return "host.containers.internal" if facts.is_podman else "host.docker.internal"
-
-
-def _is_machine_elsewhere(facts: EngineFacts) -> bool:
-    """Whether Podman runs in a virtual machine: its socket is forwarded."""
-    return facts.is_podman and "podman-machine" in facts.address
 
 
 async def _default_gateway(engine: Engine) -> str:

@@ -1,230 +1,156 @@
-"""One instance that is a child process, with all that it starts (`process_launcher` makes them)."""
+"""Instances that are child processes: where there is no container engine.
+
+They speak the same contract. A child process is no sandbox: `ProcessLauncher.limits` says which
+limits are watched rather than enforced, and which are not there at all.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import itertools
 import os
-import secrets
-import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from arkdev.errors import InstanceError
-from arkdev.faas_emulator.function_folder import remove_folder
+from arkdev.faas_emulator.child_process import ProcessInstance
+from arkdev.faas_emulator.function_folder import FunctionFolder, PackageFiles
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.instance_output import InstanceStreams
-from arkdev.faas_emulator.instances import InstanceEnd, InstanceUsage
-from arkdev.faas_emulator.process_usage import GroupMeter, GroupUsage
-from arkdev.faas_emulator.records import InvocationStatus
-from arkdev.faas_emulator.worker.confinement import end_processes_of
-from arkdev.faas_emulator.worker.wire import (
-    FUNCTION_VARIABLE,
-    INSTANCE_VARIABLE,
-    PORT_VARIABLE,
-    TIMEOUT_VARIABLE,
+from arkdev.faas_emulator.instances import InstanceLimits
+from arkdev.faas_emulator.process_usage import CAN_MEASURE
+from arkdev.faas_emulator.worker.log_wire import OutputLine
+from arkdev.faas_emulator.worker.wire import WORKER_ARGUMENTS
+
+READY_TIMEOUT_S = 120.0
+"""For the import of a plugin."""
+_WATCH_EVERY_S = 0.1
+_OUR_FOLDER = Path(__file__).resolve().parents[2]
+_FROM_HERE = (
+    "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); "
+    f"runpy.run_module({WORKER_ARGUMENTS[-1]!r}, run_name='__main__', alter_sys=True)"
 )
-
-_NUM_FILES = 65_536
-_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-_ENDS_WITHIN_S = 0.1
-_LAST_OUTPUT_S = 1.0
-"""For what was written just before the end."""
+"""Runs the worker of the arkdev that is running now, installed or not."""
 
 
-@dataclass
-class _Usage:
-    """The most that was seen."""
+class ProcessLauncher:
+    """Starts instances as child processes.
 
-    memory_mb: float | None = None
-    cpu_s: float | None = None
+    `python` is the interpreter of an environment in which arkdev's function side is installed;
+    None: the one that runs now, with all that is installed there. `package` is unpacked once, and
+    read by all instances.
+    """
 
-    def add(self, usage: GroupUsage) -> None:
-        self.memory_mb = max(self.memory_mb or 0.0, usage.memory_mb, usage.peak_mb)
-        self.cpu_s = max(self.cpu_s or 0.0, usage.cpu_s)
+    def __init__(
+        self,
+        package: PackageFiles,
+        *,
+        python: Path | None = None,
+        ready_timeout_s: float = READY_TIMEOUT_S,
+    ) -> None:
+        self._package = package
+        self._python = python
+        self._ready_timeout_s = ready_timeout_s
+        self._folder: FunctionFolder | None = None
+        self._instances: list[ProcessInstance] = []
+        self._numbers = itertools.count()
+        self._watch: asyncio.Task[None] | None = None
 
+    def limits(self, function: FunctionSpec) -> InstanceLimits:
+        """Tell which limits of the function hold here."""
+        notes = [
+            "instances are child processes: they see this machine's files and its network, and "
+            "share them"
+        ]
+        cores = _cores()
+        num_cpus = float(min(function.num_cpus, len(cores))) if cores else None
+        if num_cpus is None:
+            notes.append("this system does not bind processes to cores: CPUs are not limited")
+        elif num_cpus < function.num_cpus:
+            notes.append(
+                f"{function.name} asks for {function.num_cpus} CPUs and this machine has "
+                f"{len(cores)}: its instances get {num_cpus:g}"
+            )
+        else:
+            notes.append(
+                "each instance is bound to as many cores as it has CPUs; instances may share cores"
+            )
+        if CAN_MEASURE:
+            notes.append(
+                f"memory is looked at every {_WATCH_EVERY_S:g} s: an instance may have more than "
+                "its limit for so long"
+            )
+        else:
+            notes.append("this system does not tell what processes use: memory is not limited")
+        return InstanceLimits(num_cpus, function.memory_mb if CAN_MEASURE else None, tuple(notes))
 
-@dataclass
-class ProcessInstance:
-    """Implements `Instance`. The launcher launches it, waits for it, and calls `measure`."""
+    async def prepare(self) -> None:
+        """Unpack the package."""
+        if self._folder is None:
+            self._folder = await asyncio.to_thread(FunctionFolder, self._package)
 
-    function: FunctionSpec
-    package: Path
-    home: Path
-    streams: InstanceStreams
-    id: str = field(default_factory=lambda: f"p-{secrets.token_hex(6)}")
-    url: str = ""
-    ready_s: float = 0.0
-    import_s: float = 0.0
-    _usage: _Usage = field(default_factory=_Usage)
-    _over_memory: bool = False
-    _is_stopped: bool = False
-
-    def launch(self, command: Sequence[str], *, cpus: list[int]) -> None:
-        """Start the process."""
-        self.home.mkdir()
-        self._loop = asyncio.get_running_loop()
-        self._started = self._loop.time()
-        self._ended = self._loop.create_future()
-        lifeline, self._lifeline = os.pipe()
-        settings = {
-            "host": "127.0.0.1",
-            "lifeline": lifeline,
-            "cpus": cpus,
-            "nofile": _NUM_FILES,
-        }
+    async def start(
+        self, function: FunctionSpec, *, on_log: Callable[[OutputLine], None]
+    ) -> ProcessInstance:
+        """Start an instance and wait until it is ready."""
+        await self.prepare()
+        assert self._folder is not None
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_memory())
+        instance = ProcessInstance(
+            function,
+            package=self._folder.package,
+            home=self._folder.path / f"home-{next(self._numbers)}",
+            streams=InstanceStreams(function.name, on_line=on_log, root=function.root),
+        )
+        self._instances.append(instance)
         try:
-            self._process = subprocess.Popen(
-                [*command, json.dumps(settings)],
-                cwd=self.package,
-                env=self._environment(Path(command[0])),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(lifeline,),
-                start_new_session=True,
-            )
-        except OSError as error:
-            os.close(self._lifeline)
-            self._lifeline = -1
-            self._ended.set_result(None)
-            raise InstanceError(
-                f"{self.function.name}: {command[0]} cannot be started: {error}",
-                where=self.function.place,
-            ) from error
-        finally:
-            os.close(lifeline)
-        self._meter = GroupMeter(self._process.pid)
-        self.streams.read_from(self._process)
-        threading.Thread(target=self._wait, name="arkdev-instance", daemon=True).start()
+            instance.launch(self._command(), cpus=self._cpus(function))
+            await instance.wait_until_ready(self._ready_timeout_s)
+        except BaseException:
+            await asyncio.shield(instance.stop())
+            raise
+        return instance
 
-    def _environment(self, python: Path) -> dict[str, str]:
-        return {
-            "PATH": f"{python.parent}:{_SYSTEM_PATH}",
-            "HOME": str(self.home),
-            "TMPDIR": str(self.home),
-            "LANG": "C.UTF-8",
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **self.function.envs,
-            PORT_VARIABLE: "0",
-            TIMEOUT_VARIABLE: f"{self.function.timeout_s:g}",
-            FUNCTION_VARIABLE: self.function.reference,
-            INSTANCE_VARIABLE: self.id,
-        }
+    def _command(self) -> list[str]:
+        if self._python is not None:
+            return [str(self._python), *WORKER_ARGUMENTS]
+        return [sys.executable, "-I", "-c", _FROM_HERE, str(_OUR_FOLDER)]
 
-    def _wait(self) -> None:
-        """Wait, in a thread of its own, for the process to end; what it used is known then."""
-        _, status, used = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        kib = used.ru_maxrss / (1 if sys.platform == "linux" else 1024)
-        self._usage.add(GroupUsage(0.0, kib / 1024, used.ru_utime + used.ru_stime))
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._ended.set_result, None)
+    def _cpus(self, function: FunctionSpec) -> list[int]:
+        """Return the cores of the next instance: in turn, so that instances share few."""
+        cores = _cores()
+        first = (len(self._instances) - 1) * function.num_cpus
+        count = min(function.num_cpus, len(cores))
+        return [cores[(first + offset) % len(cores)] for offset in range(count)]
 
-    async def wait_until_ready(self, timeout_s: float) -> None:
-        """Wait for the worker's word. Raises `InstanceError`."""
-        ready = self.streams.ready
-        await asyncio.wait(
-            {ready, self._ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        if self._ended.done():
-            await self.streams.closed(_LAST_OUTPUT_S)  # it may have said why
-        if not ready.done():
-            raise self._not_ready(timeout_s)
-        word = ready.result()
-        self.url = f"http://127.0.0.1:{word.port}"
-        self.import_s = word.import_s
-        self.ready_s = self._loop.time() - self._started
+    async def _watch_memory(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            self._instances = [one for one in self._instances if not one.is_over]
+            await asyncio.to_thread(_measure, self._instances.copy())
 
-    def _not_ready(self, timeout_s: float) -> InstanceError:
-        end, said = self._end(), self.streams.last_lines
-        what = (
-            f"ended before it was ready ({end.detail})"
-            if end is not None
-            else f"was not ready within {timeout_s:g} s"
-        )
-        return InstanceError(
-            f"{self.function.name}: its instance {what}",
-            where=self.function.place,
-            hint=f"it said last: {said}" if said else "it printed nothing",
-        )
-
-    @property
-    def is_over(self) -> bool:
-        """True once the process has ended."""
-        return self._ended.done()
-
-    def measure(self) -> None:
-        """Note what the process and its children use; end them when that is too much.
-
-        From any thread.
-        """
-        usage = None if self.is_over else self._meter.usage()
-        if usage is None:
-            return
-        self._usage.add(usage)
-        if usage.memory_mb > self.function.memory_mb and not self._is_stopped:
-            self._over_memory = True
-            self._kill()
-
-    async def usage(self) -> InstanceUsage:
-        """Measure it; also once it has ended, for what was measured last."""
-        await asyncio.to_thread(self.measure)
-        return InstanceUsage(self._usage.memory_mb, self._usage.cpu_s)
-
-    async def ended(self) -> InstanceEnd | None:
-        """Tell why it ended by itself; None while it runs, and after `stop`.
-
-        Waits a moment: a connection of a process that ends is closed before the process is gone.
-        """
-        await asyncio.wait({self._ended}, timeout=_ENDS_WITHIN_S)
-        end = self._end()
-        if end is not None:
-            await self._clean_up()
-        return end
-
-    def _end(self) -> InstanceEnd | None:
-        if self._is_stopped or not self._ended.done():
-            return None
-        if self._over_memory:
-            return InstanceEnd(
-                InvocationStatus.OUT_OF_MEMORY, f"over its {self.function.memory_mb} MiB"
-            )
-        code = self._process.returncode
-        detail = f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
-        return InstanceEnd(InvocationStatus.CRASHED, detail)
-
-    async def stop(self) -> None:
-        """End it and all that it started, at once."""
-        if not self.is_over:
-            self._is_stopped = True
-        await self._clean_up()
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    async def _clean_up(self) -> None:
-        """Leave nothing of it: processes, wherever they have gone, descriptors, files."""
-        if self._lifeline < 0:
-            return
-        lifeline, self._lifeline = self._lifeline, -1
-        self._kill()
-        await asyncio.to_thread(end_processes_of, self.id)
-        await self._ended
-        await self.streams.closed(_LAST_OUTPUT_S)
-        os.close(lifeline)
-        await asyncio.to_thread(remove_folder, self.home)
+    async def close(self) -> None:
+        """Stop every instance that still runs, and remove what they started from."""
+        for instance in self._instances.copy():
+            await instance.stop()
+        self._instances.clear()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            await asyncio.to_thread(folder.remove)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _measure(instances: list[ProcessInstance]) -> None:
+    for instance in instances:
+        instance.measure()
+
+
+def _cores() -> list[int]:
+    """Return the cores that this process may use; none where the system does not tell."""
+    return sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []

@@ -19,7 +19,7 @@ from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.image import build_image
 from arkdev.faas_emulator.instances import InstanceLauncher
 from arkdev.faas_emulator.networks import NetworkPolicy
-from arkdev.faas_emulator.process_launcher import ProcessLauncher
+from arkdev.faas_emulator.process_instance import ProcessLauncher
 from arkdev.flows.faas_plan import FaasPlan, InstanceKind, Network
 
 Say = Callable[[str], None]

@@ -52,7 +52,7 @@ def main() -> None:
     try:
         with threads_follow():
             ark_sdk.install()
-            _redirect_ark()
+            _redirect()
             loaded = load_plugin(os.environ.get(FUNCTION_VARIABLE, ""), root=root)
             import_s = time.perf_counter() - started
             service = FunctionService(loaded, root=root, output=output)
@@ -60,14 +60,6 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001 (a plugin's module may raise anything)
         output.tell(failed=error_document(error, root=root))
         os._exit(1)  # threads of the plugin's must not keep it
-
-
-def _redirect_ark() -> None:
-    """Let calls to Ark's public hosts go to the judge of a scripted run, when there is one."""
-    url = os.environ.get(ARK_URL_VARIABLE)
-    if url:
-        redirect.install()
-        redirect.start(url, key=os.environ.get("ARK_API_KEY", ""))
 
 
 async def _serve(
@@ -87,6 +79,13 @@ async def _serve(
     output.tell(ready={"port": port, "import_s": round(import_s, 6)})
     await server.serve_forever()
     raise AssertionError("a server that nobody closes has ended")
+
+
+def _redirect() -> None:
+    url = os.environ.get(ARK_URL_VARIABLE)
+    if url:
+        redirect.install()
+        redirect.start(url, key=os.environ.get("ARK_API_KEY", ""))
 
 
 def _end(signal_number: int, _frame: object) -> NoReturn:
