@@ -45,6 +45,7 @@ _GROUP_COMMANDS = (
     ("endpoint", "endpoint_list"),
     ("endpoint", "endpoint_check"),
     ("test", "test_grader"),
+    ("test", "test_pipeline_plugin"),
 )
 """(group, module): the module registers its commands on that group."""
 

@@ -1,0 +1,90 @@
+"""Instances of functions that are called from outside of a run: what they share (docs/faas.md)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from arkdev.faas_emulator.functions import FunctionSpec
+from arkdev.faas_emulator.pool import Pool, PoolEvents
+from arkdev.flows.ark_endpoint import envs_for_ark
+from arkdev.flows.environment import secrets_among
+from arkdev.flows.faas_instances import Say, instance_source
+from arkdev.flows.faas_plan import FaasPlan, InstanceKind
+from arkdev.runs.masking import has_secret_name
+
+
+@dataclass(frozen=True)
+class OpenPools:
+    """Functions that can be called."""
+
+    kind: InstanceKind
+    pools: Mapping[str, Pool]
+    """By the function's name."""
+    inside: Callable[[str], Awaitable[str]]
+    """The URL by which instances reach what is at a URL of this machine."""
+
+
+@asynccontextmanager
+async def open_pools(
+    plan: FaasPlan, *, events_of: Callable[[FunctionSpec], PoolEvents], say: Say
+) -> AsyncIterator[OpenPools]:
+    """Make ready what a plan deploys, and end it all at the end; no instance is started yet.
+
+    Calls of functions to Ark go where this process's go. Raises what `instance_source` raises, and
+    `EndpointUnreachableError` for a declared address of this machine at which nothing listens.
+    """
+    ark = envs_for_ark()
+    functions = [
+        replace(each.spec, envs={**ark, **each.spec.envs}) for each in plan.functions
+    ]
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(instance_source(plan, say=say))
+        assert source is not None, "there is a plan"
+        opened = await source.launcher_for(functions)
+        stack.push_async_callback(opened.launcher.close)
+        if source.kind is InstanceKind.PROCESS:
+            for function in functions:
+                for note in opened.launcher.limits(function).notes:
+                    say(note)
+        client = import_module("arkdev.faas_emulator.instance_client").HttpInstanceClient()
+        stack.push_async_callback(client.close)
+        pools = {}
+        for function in functions:
+            pool = Pool(function, opened.launcher, client, events_of(function))
+            stack.push_async_callback(pool.close)
+            pools[function.name] = pool
+        yield OpenPools(source.kind, pools, opened.inside)
+
+
+async def with_proxy_inside(
+    body: Mapping[str, Any], inside: Callable[[str], Awaitable[str]]
+) -> dict[str, Any]:
+    """Return a request whose proxy has the URL by which instances reach it.
+
+    Raises `EndpointUnreachableError` when it is on this machine and nothing listens there.
+    """
+    proxy = body.get("proxy")
+    if not isinstance(proxy, dict) or not isinstance(proxy.get("url"), str):
+        return dict(body)
+    return {**body, "proxy": {**proxy, "url": await inside(proxy["url"])}}
+
+
+def secrets_of_call(body: Mapping[str, Any], envs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what of a call is never shown: values of variables, keys and tokens of its request."""
+    return secrets_among(envs, *_secrets_in(body))
+
+
+def _secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
+    if isinstance(value, dict):
+        return [
+            text
+            for name, item in value.items()
+            for text in _secrets_in(item, is_secret=is_secret or has_secret_name(str(name)))
+        ]
+    if isinstance(value, list):
+        return [text for item in value for text in _secrets_in(item, is_secret=is_secret)]
+    return [value] if is_secret and isinstance(value, str) else []
