@@ -38,7 +38,7 @@ _COMMANDS = (
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "get", "create")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
@@ -181,31 +182,41 @@ def _call(
 
 
 def _answer(outcome: RequestOutcome) -> dict[str, Any]:
+    """The answer as it is shown: secrets masked, every field of a result, numbers that JSON has."""
+    from pydantic_core import to_jsonable_python
+
     from arkdev.runs.masking import masked_value
 
-    return masked_value(outcome.answer.document, secrets=outcome.secrets)
+    document = outcome.answer.document
+    if outcome.exit_code == 0:
+        document = {"result": outcome.result().model_dump()}
+    plain = to_jsonable_python(document, inf_nan_mode="strings")
+    answer: dict[str, Any] = masked_value(plain, secrets=outcome.secrets)
+    return answer
 
 
 def _print(outcome: RequestOutcome) -> None:
     from arkdev.cli.output import console, print_error
-    from arkdev.errors import ArkdevError
+    from arkdev.errors import ArkdevError, ExitCode
     from arkdev.job.paths import readable
 
     answer = _answer(outcome)
-    if outcome.exit_code == 0:
+    if outcome.exit_code is ExitCode.OK:
         text = json.dumps(answer["result"], ensure_ascii=False, indent=2)
         console().print(readable(text), soft_wrap=True)
         return
     error = answer.get("error") or {}
-    if error.get("traceback"):
+    if os.environ.get("ARKDEV_DEBUG", "") not in ("", "0") and error.get("traceback"):
         sys.stderr.write(error["traceback"])
-    place = outcome.code.function.place
-    raised = ArkdevError(
-        f"{error.get('type', '')}: {error.get('message', '')}",
-        where=str(error.get("where") or place),
-        hint=str(error.get("hint") or ""),
+    is_plugins = outcome.exit_code is ExitCode.SOME_FAILED
+    kind = f"{error.get('type')}: " if is_plugins and error.get("type") else ""
+    print_error(
+        ArkdevError(
+            f"{kind}{error.get('message', '')}",
+            where=str(error.get("where") or outcome.code.function.place),
+            hint=str(error.get("hint") or ""),
+        )
     )
-    print_error(raised)
 
 
 def _print_document(outcome: RequestOutcome) -> None:

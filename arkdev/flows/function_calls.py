@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -10,6 +10,7 @@ from typing import Any
 
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.pool import Pool, PoolEvents
+from arkdev.faas_emulator.proxy_urls import Inside
 from arkdev.flows.ark_endpoint import envs_for_ark
 from arkdev.flows.environment import secrets_among
 from arkdev.flows.faas_instances import Say, instance_source
@@ -24,7 +25,7 @@ class OpenPools:
     kind: InstanceKind
     pools: Mapping[str, Pool]
     """By the function's name."""
-    inside: Callable[[str], Awaitable[str]]
+    inside: Inside
     """The URL by which instances reach what is at a URL of this machine."""
 
 
@@ -47,9 +48,9 @@ async def open_pools(
         opened = await source.launcher_for(functions)
         stack.push_async_callback(opened.launcher.close)
         if source.kind is InstanceKind.PROCESS:
-            for function in functions:
-                for note in opened.launcher.limits(function).notes:
-                    say(note)
+            notes = [note for each in functions for note in opened.launcher.limits(each).notes]
+            for note in dict.fromkeys(notes):
+                say(note)
         client = import_module("arkdev.faas_emulator.instance_client").HttpInstanceClient()
         stack.push_async_callback(client.close)
         pools = {}
@@ -58,19 +59,6 @@ async def open_pools(
             stack.push_async_callback(pool.close)
             pools[function.name] = pool
         yield OpenPools(source.kind, pools, opened.inside)
-
-
-async def with_proxy_inside(
-    body: Mapping[str, Any], inside: Callable[[str], Awaitable[str]]
-) -> dict[str, Any]:
-    """Return a request whose proxy has the URL by which instances reach it.
-
-    Raises `EndpointUnreachableError` when it is on this machine and nothing listens there.
-    """
-    proxy = body.get("proxy")
-    if not isinstance(proxy, dict) or not isinstance(proxy.get("url"), str):
-        return dict(body)
-    return {**body, "proxy": {**proxy, "url": await inside(proxy["url"])}}
 
 
 def secrets_of_call(body: Mapping[str, Any], envs: Mapping[str, str]) -> tuple[str, ...]:

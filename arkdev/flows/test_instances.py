@@ -24,6 +24,7 @@ from arkdev.faas_emulator.answers import Answer
 from arkdev.faas_emulator.deployed_code import CodeChanges, CodeStore, DeployedCode
 from arkdev.faas_emulator.package import plugin_package
 from arkdev.faas_emulator.pool import PoolEvents
+from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.log_wire import OutputLine
@@ -34,12 +35,7 @@ from arkdev.flows.faas_plan import (
     PlannedFunction,
     plan_of_functions,
 )
-from arkdev.flows.function_calls import (
-    OpenPools,
-    open_pools,
-    secrets_of_call,
-    with_proxy_inside,
-)
+from arkdev.flows.function_calls import OpenPools, open_pools, secrets_of_call
 from arkdev.flows.workspace_functions import envs_of, loaded_function
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace
