@@ -150,7 +150,7 @@ def _serve(request: UpRequest, target: Any, *, as_json: bool) -> int:
     with ExitStack() as stack:
         with redirect_stdout(sys.stderr):
             plan = plan_up(request)
-            for note in (*plan.package.summary(), *plan.notes):
+            for note in plan.notes:
                 _say(note)
             if target is not None:
                 spec = target.resolve(find_workspace(request.start))

@@ -103,7 +103,7 @@ class DeployedCode:
                 hint="deploy it anew: --sync",
             ) from error
         files = tuple(PackageFile(path, source) for path, source in paths)
-        return PluginPackage(root=self.package_folder, files=files, sizes=sizes)
+        return PluginPackage(root=self.function.root, files=files, sizes=sizes)
 
     def requirements(self) -> Requirements:
         """Return what the deployed code installs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from arkdev.errors import InstanceError, PluginLoadError, UsageError
+from arkdev.errors import UsageError
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.kept_deployments import (
     DeploymentLog,
@@ -98,7 +97,7 @@ async def serving(plan: FaasPlan, request: UpRequest, *, say: Say) -> AsyncItera
             open_pools(plan, events_of=recorder.events_of, say=say) as opened,
             _front_door(opened, secrets, port=request.port) as url,
         ):
-            await _warm(opened)
+            await opened.warm()
             kept = KeptDeployment(
                 id=deployment_id,
                 owner=owner_here(),
@@ -137,13 +136,6 @@ async def _front_door(
         ) from error
     finally:
         await gateway.stop()
-
-
-async def _warm(opened: OpenPools) -> None:
-    try:
-        await asyncio.gather(*(pool.warm() for pool in opened.pools.values()))
-    except InstanceError as error:
-        raise PluginLoadError(error.message, where=error.where, hint=error.hint) from error
 
 
 def _kept(function: FunctionSpec, url: str) -> KeptFunction:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from arkdev.errors import InstanceError, PluginLoadError
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.proxy_urls import Inside
@@ -28,6 +30,13 @@ class OpenPools:
     inside: Inside
     """The URL by which instances reach what is at a URL of this machine."""
 
+    async def warm(self) -> None:
+        """Start one instance of each. Raises `PluginLoadError` when one cannot be."""
+        try:
+            await asyncio.gather(*(pool.warm() for pool in self.pools.values()))
+        except InstanceError as error:
+            raise PluginLoadError(error.message, where=error.where, hint=error.hint) from error
+
 
 @asynccontextmanager
 async def open_pools(
@@ -47,7 +56,9 @@ async def open_pools(
         assert source is not None, "there is a plan"
         opened = await source.launcher_for(functions)
         stack.push_async_callback(opened.launcher.close)
-        if source.kind is InstanceKind.PROCESS:
+        if source.kind is InstanceKind.PROCESS:  # the build of an image tells of its package
+            for line in plan.package.summary():
+                say(line)
             notes = [note for each in functions for note in opened.launcher.limits(each).notes]
             for note in dict.fromkeys(notes):
                 say(note)

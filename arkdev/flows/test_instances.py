@@ -179,7 +179,7 @@ class TestInstance:
     async def _sync(self) -> DeployedCode:
         plan = self._plan()
         (planned,) = plan.functions
-        for note in (*plan.package.summary(), *plan.notes):
+        for note in (*plan.package.notes, *plan.notes):
             self._told.say(note)
         code = await asyncio.to_thread(
             self._store.deploy, planned.spec, plan.package, requirements=plan.requirements
@@ -227,6 +227,7 @@ class TestInstance:
             )
         )
         self._opened, self._code = opened, code
+        await opened.warm()
         return opened
 
     def _on_log(self, line: OutputLine) -> None:

@@ -67,9 +67,9 @@ def get_or_create_pipeline_plugin_test_instance(plugin_fn: Any) -> PluginTestIns
     instances = _current.get()
     if instances is None:
         raise UsageError(
-            "test instances are there for a script that arkdev runs",
+            "test instances are for a script that arkdev runs: `arkdev run FILE`",
             where=callers_place(),
-            hint="run the script with `arkdev run FILE`; one request without a script: "
+            hint="one request without a script: "
             "`arkdev test pipeline_plugin --fn MODULE:FUNCTION --request JSON`",
         )
     return instances.of(plugin_fn)
