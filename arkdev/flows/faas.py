@@ -24,6 +24,7 @@ from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.host import Deployed, FaasHost, Requests
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord
+from arkdev.faas_emulator.undeclared import undeclared_hint
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.faas_emulator.worker.wire import ARK_URL_VARIABLE
 from arkdev.flows.faas_instances import InstanceSource, OpenLauncher, Say
@@ -81,16 +82,18 @@ async def functions_host(
             built_in=InProcessHost(),
         )
         stack.push_async_callback(host.close)
-        await _warm(host, told.say)
+        await _warm(host, source, told.say)
         yield host
 
 
-async def _warm(host: FaasHost, say: Say) -> None:
+async def _warm(host: FaasHost, source: InstanceSource, say: Say) -> None:
     started = time.monotonic()
     try:
         await asyncio.gather(*(pool.warm() for pool in host.pools))
     except InstanceError as error:
-        raise PluginLoadError(error.message, where=error.where, hint=error.hint) from error
+        hints = [error.hint, undeclared_hint(source.plan.undeclared)]
+        hint = "\n".join(filter(None, hints))
+        raise PluginLoadError(error.message, where=error.where, hint=hint) from error
     count = sum(pool.num_instances for pool in host.pools)
     say(f"{count} instances ready in {time.monotonic() - started:.1f} s")
 

@@ -13,6 +13,7 @@ from arkdev.faas_emulator.host import FaasHost
 from arkdev.faas_emulator.package import PluginPackage, plugin_package
 from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
 from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
@@ -56,6 +57,8 @@ class FaasPlan:
     requirements: Requirements
     kind: InstanceKind
     network: Network
+    undeclared: tuple[UndeclaredVariable, ...] = ()
+    """Variables that functions read, and that this machine alone has."""
     notes: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, Any]:
@@ -114,8 +117,9 @@ def plan_of_functions(
     package = plugin_package(workspace)
     for function in functions:
         package.check_plugin(function.spec)
+    undeclared = undeclared_variables(package, [each.spec for each in functions])
     requirements = read_requirements(workspace.root / REQUIREMENTS_FILE)
-    said = (*requirements.warnings, *requirements.notes)
+    said = (*requirements.warnings, *requirements.notes, *undeclared)
     return FaasPlan(
         functions=tuple(functions),
         workspace=workspace,
@@ -123,6 +127,7 @@ def plan_of_functions(
         requirements=requirements,
         kind=kind,
         network=network,
+        undeclared=undeclared,
         notes=(*notes, *map(str, said)),
     )
 

@@ -92,8 +92,6 @@ def check_flags(request: PluginTestRequest) -> None:
     """Raise `UsageError` for a value that cannot be, or flags that do not go together."""
     if request.record is not None and (request.resume is not None or request.inject is not None):
         raise UsageError("--record goes with a whole and undisturbed run: no --resume, no --inject")
-    if request.faas and request.replay is not None:
-        raise UsageError("--replay runs the plugins' code in processes of its own: no --faas")
     for flag, threshold in (
         ("--success-threshold", request.success_threshold),
         ("--min-reward-mean", request.min_reward_mean),
@@ -108,7 +106,7 @@ def check_flags(request: PluginTestRequest) -> None:
 
 
 _NO_FLAGS = ("start", "out", "resume", "record", "replay")
-_PATHS = ("job", "data", "script")
+_PATHS = ("job", "data", "script", "tokenizer")
 
 
 def shown(path: Path) -> str:

@@ -167,12 +167,16 @@ def _over_time(instances: list[FunctionInstanceRecord]) -> tuple[InstancesAt, ..
     if not changes:
         return ()
     first, last = min(changes), max(changes)
+    counts: list[tuple[float, int]] = []
     count = 0
-    points: dict[float, int] = {}
     for at in sorted(changes):
-        before, count = count, count + changes[at]
+        count += changes[at]
+        counts.append((at - first, count))
+    if len(counts) > _MAX_POINTS:
         step = (last - first) / _MAX_POINTS
-        place = (at - first) // step * step if len(changes) > _MAX_POINTS else at - first
-        points[place] = max(points.get(place, before), count)
-    points[last - first] = count
-    return tuple(InstancesAt(round(at, 3), number) for at, number in sorted(points.items()))
+        most: dict[float, int] = {}
+        for since_s, number in counts:
+            place = since_s // step * step
+            most[place] = max(most.get(place, 0), number)
+        counts = [*most.items()]
+    return tuple(InstancesAt(round(since_s, 3), number) for since_s, number in counts)

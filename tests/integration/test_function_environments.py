@@ -53,6 +53,11 @@ def kept(folder: Path) -> list[str]:
     return sorted(os.listdir(folder / "cache/arkdev/functions"))
 
 
+def runs(made: Environment) -> bool:
+    code = "import weather, arkdev"
+    return subprocess.run([made.python, "-c", code], check=False).returncode == 0
+
+
 def make(wanted: Requirements, lines: list[str] | None = None) -> Environment:
     said: list[str] = [] if lines is None else lines
     return asyncio.run(function_environment(wanted, on_output=said.append))
@@ -99,7 +104,7 @@ async def test_two_that_make_the_same_one_at_once_both_have_it(tmp_path: Path) -
     )
     assert made[0].python == made[1].python
     assert kept(tmp_path) == [made[0].python.parent.parent.name]
-    assert subprocess.run([made[0].python, "-c", "import weather"], check=False).returncode == 0
+    assert runs(made[0])
 
 
 async def test_a_cancelled_one_leaves_nothing(tmp_path: Path) -> None:
@@ -125,7 +130,7 @@ def test_one_whose_python_is_gone_is_made_again(tmp_path: Path) -> None:
     again = make(wanted)
     assert not again.was_cached
     assert kept(tmp_path) == [made.python.parent.parent.name]
-    assert subprocess.run([again.python, "-c", "import weather"], check=False).returncode == 0
+    assert runs(again)
 
 
 def test_old_ones_are_removed_those_used_lately_are_not(tmp_path: Path) -> None:
@@ -157,13 +162,11 @@ def test_without_uv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert kept(tmp_path) == []
 
 
-def test_where_environments_are_kept() -> None:
-    home = Path("/home/me")
-    assert environments_folder({}, system="linux", home=home) == home / ".cache/arkdev/functions"
-    assert environments_folder({}, system="darwin", home=home) == Path(
-        "/home/me/Library/Caches/arkdev/functions"
-    )
-    given = {"XDG_CACHE_HOME": "/c"}
-    assert environments_folder(given, system="darwin", home=home) == Path("/c/arkdev/functions")
-    relative = {"XDG_CACHE_HOME": "c"}
-    assert environments_folder(relative, system="linux", home=home).is_relative_to(home)
+def test_where_environments_are_kept(tmp_path: Path) -> None:
+    def where(system: str, **environ: str) -> Path:
+        return environments_folder(environ, system=system, home=tmp_path)
+
+    assert where("linux") == tmp_path / ".cache/arkdev/functions"
+    assert where("darwin") == tmp_path / "Library/Caches/arkdev/functions"
+    assert where("darwin", XDG_CACHE_HOME="/c") == Path("/c/arkdev/functions")
+    assert where("linux", XDG_CACHE_HOME="c") == tmp_path / ".cache/arkdev/functions"
