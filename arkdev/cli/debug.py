@@ -133,6 +133,14 @@ def debug(
         str | None,
         typer.Option("--teacher-model", metavar="MODEL", help="The teacher endpoint's model."),
     ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokenizer",
+            metavar="PATH",
+            help="A tokenizer.json, or its folder: counts tokens where there are no token ids.",
+        ),
+    ] = None,
     skill: Annotated[
         float | None,
         typer.Option(
@@ -283,6 +291,7 @@ def debug(
         keep_going=keep_going,
         teacher_endpoint=teacher_endpoint,
         teacher_model=teacher_model,
+        tokenizer=tokenizer,
     )
     outcome = run_and_show(request, as_json=as_json)
     raise typer.Exit(int(outcome.exit_code))

@@ -102,7 +102,7 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         _check_view(trajectory, failed=failed, logs=logs, level=level, trace=trace)
         reader = RunReader(find_run(root, run))
         if step is not None:
-            from arkdev.cli.debug_runs import show_step
+            from arkdev.cli.debug_steps import show_step
 
             show_step(reader, step, as_json=as_json)
         elif logs:

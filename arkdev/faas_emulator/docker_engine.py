@@ -32,9 +32,10 @@ from arkdev.faas_emulator.docker_errors import (
 from arkdev.faas_emulator.docker_images import DockerImages
 from arkdev.faas_emulator.engine import ContainerSpec, EngineFacts, Stream, facts_of
 from arkdev.faas_emulator.engine_addresses import HOW_TO_START, EngineAddress
+from arkdev.faas_emulator.image_plan import FUNCTION_UID
 
-NOBODY = "65534:65534"
-"""The user and the group that every container runs as."""
+USER = f"{FUNCTION_UID}:{FUNCTION_UID}"
+"""The user and the group that every container runs as, whatever its image says."""
 MAX_PROCESSES = 1024
 """Of one container, threads included: 100 concurrent calls of a synchronous plugin and its own."""
 _TIMEOUT_S = 60
@@ -115,7 +116,7 @@ class DockerEngine:
             name=spec.name,
             labels=dict(spec.labels),
             environment=dict(spec.envs),
-            user=NOBODY,
+            user=USER,
             ports=[spec.published_port] if spec.published_port else None,
             host_config=self._host_config(spec),
             # the proxies of ~/.docker/config.json are the host's

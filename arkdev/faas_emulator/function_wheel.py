@@ -16,9 +16,11 @@ import hashlib
 import io
 import re
 import tempfile
+import threading
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 import arkdev
@@ -28,6 +30,8 @@ FUNCTION_REQUIRES = "pydantic>=2.8,<3"
 """All that the wheel requires; the same range as arkdev's own."""
 FUNCTION_PYTHON = ">=3.10"
 
+_READING = threading.Lock()
+"""`ast.parse` in two threads at once can fail in CPython 3.11."""
 _ROOTS = ("arkdev", "arkdev.types", "arkdev.errors")
 _PACKAGES = ("arkdev.plugin.", "arkdev.faas_emulator.worker.")
 """What plugins and the worker import by name, beside `_ROOTS`: all that these hold."""
@@ -51,7 +55,8 @@ def function_wheel(folder: Path) -> Path:
     wheel that is there already is left alone. Raises `BuildError` when arkdev's own files cannot
     be read.
     """
-    files = dict(_files())
+    with _READING:
+        files = dict(_files())
     digest = hashlib.sha256(f"{FUNCTION_REQUIRES}\0{FUNCTION_PYTHON}".encode())
     for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
@@ -69,11 +74,18 @@ def function_wheel(folder: Path) -> Path:
 
 def is_left_out(module: str) -> bool:
     """Whether `module`, a module of arkdev or a name in one, is not in the wheel."""
-    modules = _modules(Path(arkdev.__file__).parent)
+    inside, everything = _inside_and_everything()
     parts = module.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
-    home = next((prefix for prefix in prefixes if prefix in modules), None)
-    return home is not None and home not in _reached(modules)
+    home = next((prefix for prefix in prefixes if prefix in everything), None)
+    return home is not None and home not in inside
+
+
+@cache
+def _inside_and_everything() -> tuple[Set[str], Set[str]]:
+    """Names of the modules in the wheel, and of all of arkdev's."""
+    modules = _modules(Path(arkdev.__file__).parent)
+    return _reached(modules), modules.keys()
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, cast
 
-from arkdev.errors import BuildError
+from arkdev.errors import BuildError, EngineError
 from arkdev.faas_emulator.build_output import BuildOutput
 from arkdev.faas_emulator.image_engine import BuildStream, EngineImage, ImageEngine
 from arkdev.faas_emulator.image_plan import (
@@ -121,7 +121,10 @@ async def _base_image(
         return found
     on_output(f"base {base} for {platform}: fetching it")
     output = BuildOutput([], on_output=on_output)
-    await _follow(lambda: engine.pull(base, platform=platform), output)
+    try:
+        await _follow(lambda: engine.pull(base, platform=platform), output)
+    except EngineError as error:  # it has just answered: this is of the registry
+        output.error = error.message
     found = None if output.error else await asyncio.to_thread(engine.image, base)
     if found is None:
         raise BuildError(

@@ -32,8 +32,8 @@ DEFAULT_BASE = "python:3.11-slim"
 REPOSITORY = "arkdev-function"
 WORKSPACE_LABEL = "arkdev.workspace"
 """The label of an image that tells its workspace; the value is `workspace_id`."""
-FUNCTION_UID = 10001
-"""The user and group that a function runs as."""
+FUNCTION_UID = 65534
+"""The user and group that a function runs as: nobody, also where the engine is not asked for it."""
 PACKAGE_FOLDER = "/workspace"
 """Where the plugins' package lies in the image: the function's working directory."""
 
@@ -55,7 +55,7 @@ for name, line in (("passwd", "{{0}}:x:{{1}}:{{1}}::/tmp:/bin/sh"), ("group", "{
     known = open(path, encoding="utf-8").read() if os.path.exists(path) else ""
     if not any(entry.split(":")[2:3] == ["{FUNCTION_UID}"] for entry in known.splitlines()):
         with open(path, "a", encoding="utf-8") as file:
-            file.write(line.format("function", {FUNCTION_UID}) + "\\n")
+            file.write(line.format("nobody", {FUNCTION_UID}) + "\\n")
 site = sysconfig.get_path("purelib")
 os.makedirs(site, exist_ok=True)
 with open(os.path.join(site, "arkdev.pth"), "w", encoding="utf-8") as file:

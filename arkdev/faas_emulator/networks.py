@@ -34,7 +34,7 @@ class FunctionNetwork:
     """The network that a deployment's containers are on."""
 
     name: str
-    """As the engine takes it."""
+    """As the engine takes it: ``default``, or the id of one that was made."""
     policy: NetworkPolicy
     is_local: bool
     """The containers' addresses are reached from here; else through a published port."""
@@ -44,8 +44,11 @@ class FunctionNetwork:
     """Where a relay listens to be reached there; empty: the loopback is reached without one."""
     relay_peers: tuple[Network, ...] = ()
     """Who may use a relay; empty: whoever reaches `relay_address`."""
-    id: str = ""
-    """Of a network that was made for the deployment."""
+
+    @property
+    def was_made(self) -> bool:
+        """Whether it was made for the deployment."""
+        return self.policy is NetworkPolicy.HOST_ONLY
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -69,18 +72,17 @@ async def open_network(
             "network of their own that this machine is not on",
             hint="--network open, or an engine that runs on this machine as root",
         )
-    name = f"arkdev-{deployment.id}"
+    name = deployment.new_name("network")
     made = await engine.create_network(name, labels=deployment.labels, is_internal=True)
     gateway = _gateway(await engine.network(made) or {})
     if not gateway:
         raise EngineError(f"the network {name} has no address of this machine")
     return FunctionNetwork(
-        name,
+        made,
         policy,
         is_local=True,
         host_address=gateway,
         relay_address=gateway,
-        id=made,
     )
 
 

@@ -44,6 +44,7 @@ class PackageRules:
 
     def __post_init__(self) -> None:
         """Read `include`. Raises `ValueError` for a pattern that cannot be read."""
+        PathRules(self.include)  # as they are written, for the error
         object.__setattr__(self, "include_rules", PathRules(map(_at_any_depth, self.include)))
 
     def includes(self, path: str) -> bool:

@@ -52,6 +52,8 @@ class PluginTestPlan:
 
     kind: ClassVar[str] = "test"
     """Of the run folder."""
+    looks_for_leaks: ClassVar[bool] = False
+    """Whether every message that a call sent is searched."""
 
     request: PluginTestRequest
     workspace: Workspace

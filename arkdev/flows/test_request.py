@@ -106,7 +106,7 @@ def check_flags(request: PluginTestRequest) -> None:
 
 
 _NO_FLAGS = ("start", "out", "resume", "record", "replay")
-_PATHS = ("job", "data", "script")
+_PATHS = ("job", "data", "script", "tokenizer")
 
 
 def shown(path: Path) -> str:

@@ -35,8 +35,8 @@ def connect(host, port):
 
 
 def spin(seconds):
-    end = time.time() + seconds
-    while time.time() < end:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         pass
 
 

@@ -44,7 +44,7 @@ async def test_a_function_is_nobody_without_capabilities_on_a_root_that_cannot_b
     deployed = await deploy(which)
     instance = await deployed.start(which)
     uid, gid, pid = await ask(instance, "identity")
-    assert (uid, gid) == (65534, 65534)
+    assert (uid, gid) == (10001, 10001)
     assert pid != 1  # an init process reaps what the plugin leaves behind
     status = dict(
         line.split(":\t", 1)
@@ -207,3 +207,17 @@ async def test_output_comes_byte_for_byte_by_its_stream(deploy):
     assert ("stdout", text.encode()) in lines
     assert ("stdout", b"no end") in lines
     assert ("stderr", b"\xff\xfe half \xc3") in lines
+
+
+async def test_the_engine_keeps_the_output_and_takes_signals(deploy, engine):
+    which = function()
+    deployed = await deploy(which)
+    instance = await deployed.start(which)
+    await ask(instance, "print", "kept\n")
+    await ask(instance, "error", b"kept too\n".hex())
+    out, err = await engine.logs(instance.id)
+    assert out.endswith(b"kept\n")
+    assert err == b"kept too\n"
+    await engine.kill(instance.id, signal="SIGTERM")
+    assert (await end_of(instance)).detail == "killed by SIGTERM"
+    await engine.kill(instance.id)  # it has ended: nothing to do

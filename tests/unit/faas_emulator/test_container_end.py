@@ -15,13 +15,13 @@ def test_one_that_runs_has_no_end():
 
 def test_out_of_memory_is_what_the_engine_says():
     found = end(OOMKilled=True, ExitCode=137)
-    assert (found.status, found.detail) == (InvocationStatus.OUT_OF_MEMORY, "over its 2,048 MiB")
+    assert (found.status, found.detail) == (InvocationStatus.OUT_OF_MEMORY, "over its 2048 MiB")
 
 
 def test_of_a_process_beside_the_worker_the_exit_code_is_told_too():
     found = end(OOMKilled=True, ExitCode=3)
     assert found.status is InvocationStatus.OUT_OF_MEMORY
-    assert found.detail == "over its 2,048 MiB (one of its processes; then exit code 3)"
+    assert found.detail == "over its 2048 MiB (one of its processes; then exit code 3)"
 
 
 def test_sigkill_at_the_limit_is_out_of_memory_where_the_engine_does_not_say_so():

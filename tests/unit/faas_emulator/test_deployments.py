@@ -8,6 +8,7 @@ import pytest
 
 from arkdev.errors import EngineError
 from arkdev.faas_emulator.deployments import LASTING, OWNER, deployment, sweep
+from arkdev.faas_emulator.image_plan import workspace_id
 from arkdev.faas_emulator.owners import this_process
 
 GONE = str(replace(this_process(), start="1"))
@@ -67,8 +68,15 @@ async def test_only_what_belongs_to_owners_that_are_gone_is_swept():
     assert engine.all_networks.keys() == {"bridge"}
 
 
-async def test_what_is_said_of_a_sweep_that_removed_nothing_is_nothing():
-    assert not await sweep(RememberingEngine())
+async def test_what_was_swept_is_noted_at_the_next_start_and_nothing_is_where_nothing_was():
+    notes = []
+    engine = RememberingEngine(containers={"left": {OWNER: GONE}})
+    async with deployment(engine, workspace=Path("/w"), on_note=notes.append):
+        assert notes == [
+            "removed what an arkdev that was killed had left: 1 containers, 0 networks"
+        ]
+    async with deployment(engine, workspace=Path("/w"), on_note=notes.append):
+        assert len(notes) == 1
 
 
 async def test_a_deployment_removes_its_own_at_the_end_also_when_it_is_cancelled():
@@ -105,11 +113,20 @@ async def test_a_lasting_deployment_keeps_its_own_unless_it_fails():
     assert engine.all_containers.keys() == {"kept"}
 
 
-async def test_one_removal_that_is_refused_stops_no_other_and_is_told():
+async def test_what_cannot_be_swept_is_noted_and_holds_nobody_up():
     engine = RememberingEngine(containers={"a": {OWNER: GONE}, "b": {OWNER: GONE}})
     engine.refused = {"a"}
+    swept = await sweep(engine)
+    assert (swept.num_containers, swept.problems) == (1, ("no",))
+    assert engine.all_containers.keys() == {"a"}
+
+
+async def test_what_a_deployment_cannot_remove_of_its_own_is_an_error_after_the_rest_is_gone():
+    engine = RememberingEngine()
     with pytest.raises(EngineError) as raised:
-        await sweep(engine)
+        async with deployment(engine, workspace=Path("/w")) as made:
+            engine.all_containers |= {"a": made.labels, "b": made.labels}
+            engine.refused = {"a"}
     assert "docker ps" in raised.value.hint
     assert engine.all_containers.keys() == {"a"}
 
@@ -119,5 +136,11 @@ async def test_labels_name_the_deployment_its_owner_and_its_workspace():
         assert made.labels == {
             "arkdev.deployment": made.id,
             "arkdev.owner": str(this_process()),
-            "arkdev.workspace": "/w",
+            "arkdev.workspace": workspace_id(Path("/w")),
         }
+
+
+async def test_names_of_one_deployment_differ_and_are_plain():
+    async with deployment(RememberingEngine(), workspace=Path("/w")) as made:
+        names = [made.new_name("my search/größe") for _ in range(2)]
+    assert names == [f"arkdev-{made.id}-my-search-gr-e-{number}" for number in (1, 2)]

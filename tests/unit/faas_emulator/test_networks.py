@@ -69,8 +69,10 @@ async def test_a_bridge_that_is_not_on_this_machine_is_not_listened_at():
 async def test_host_only_is_an_internal_network_of_the_deployment_without_name_servers():
     engine = NetworkEngine()
     network = await opened(engine, NetworkPolicy.HOST_ONLY)
-    assert engine.made == [("arkdev-d1", DEPLOYMENT.labels, True)]
-    assert (network.id, network.name) == ("net-id", "arkdev-d1")
+    ((name, labels, is_internal),) = engine.made
+    assert name.startswith("arkdev-d1-network-")
+    assert (labels, is_internal) == (DEPLOYMENT.labels, True)
+    assert (network.name, network.was_made) == ("net-id", True)
     assert network.name_servers == ("127.0.0.1",)
 
 
