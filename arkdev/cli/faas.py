@@ -148,13 +148,13 @@ def _serve(request: UpRequest, target: Any, *, as_json: bool) -> int:
     keep_results_apart()
     kept_deployments(_say)
     with ExitStack() as stack:
+        if target is not None:
+            spec = target.resolve(find_workspace(request.start))
+            stack.enter_context(ark_served_by(spec, say=_say))
         with redirect_stdout(sys.stderr):
             plan = plan_up(request)
-            for note in plan.notes:
-                _say(note)
-            if target is not None:
-                spec = target.resolve(find_workspace(request.start))
-                stack.enter_context(ark_served_by(spec, say=_say))
+        for note in plan.notes:
+            _say(note)
         try:
             run_interruptible(
                 _serve_until_cancelled(plan, request, as_json=as_json),

@@ -27,7 +27,12 @@ from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.flows.faas_instances import Say
 from arkdev.flows.faas_plan import FaasPlan, InstanceKind, Network, plan_of_functions
-from arkdev.flows.function_calls import OpenPools, open_pools, secrets_of_call
+from arkdev.flows.function_calls import (
+    OpenPools,
+    open_pools,
+    secrets_of_call,
+    whose_calls_to_ark_follow,
+)
 from arkdev.flows.workspace_functions import (
     functions_of_job,
     loaded_function,
@@ -77,7 +82,12 @@ def plan_up(request: UpRequest) -> FaasPlan:
             f"no job.yaml or job.py in {workspace.root}, and no --fn",
             hint="name the plugins: --fn plugins.my_grader:grade",
         )
-    return plan_of_functions(functions, workspace, kind=request.kind, network=request.network)
+    return plan_of_functions(
+        whose_calls_to_ark_follow(functions),
+        workspace,
+        kind=request.kind,
+        network=request.network,
+    )
 
 
 @asynccontextmanager

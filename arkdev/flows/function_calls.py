@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -13,10 +13,11 @@ from arkdev.errors import InstanceError, PluginLoadError
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.proxy_urls import Inside
+from arkdev.faas_emulator.undeclared import undeclared_hint
 from arkdev.flows.ark_endpoint import envs_for_ark
 from arkdev.flows.environment import secrets_among
 from arkdev.flows.faas_instances import Say, instance_source
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind
+from arkdev.flows.faas_plan import FaasPlan, InstanceKind, PlannedFunction
 from arkdev.runs.masking import has_secret_name
 
 
@@ -29,13 +30,16 @@ class OpenPools:
     """By the function's name."""
     inside: Inside
     """The URL by which instances reach what is at a URL of this machine."""
+    hint: str = ""
+    """Why an instance may not start."""
 
     async def warm(self) -> None:
         """Start one instance of each. Raises `PluginLoadError` when one cannot be."""
         try:
             await asyncio.gather(*(pool.warm() for pool in self.pools.values()))
         except InstanceError as error:
-            raise PluginLoadError(error.message, where=error.where, hint=error.hint) from error
+            hint = "\n".join(filter(None, [error.hint, self.hint]))
+            raise PluginLoadError(error.message, where=error.where, hint=hint) from error
 
 
 @asynccontextmanager
@@ -44,13 +48,10 @@ async def open_pools(
 ) -> AsyncIterator[OpenPools]:
     """Make ready what a plan deploys, and end it all at the end; no instance is started yet.
 
-    Calls of functions to Ark go where this process's go. Raises what `instance_source` raises, and
+    Raises what `instance_source` raises, and
     `EndpointUnreachableError` for a declared address of this machine at which nothing listens.
     """
-    ark = envs_for_ark()
-    functions = [
-        replace(each.spec, envs={**ark, **each.spec.envs}) for each in plan.functions
-    ]
+    functions = [each.spec for each in plan.functions]
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(instance_source(plan, say=say))
         assert source is not None, "there is a plan"
@@ -69,7 +70,15 @@ async def open_pools(
             pool = Pool(function, opened.launcher, client, events_of(function))
             stack.push_async_callback(pool.close)
             pools[function.name] = pool
-        yield OpenPools(source.kind, pools, opened.inside)
+        yield OpenPools(source.kind, pools, opened.inside, undeclared_hint(plan.undeclared))
+
+
+def whose_calls_to_ark_follow(functions: Sequence[PlannedFunction]) -> list[PlannedFunction]:
+    """Return functions whose calls to Ark go where those of this process go."""
+    ark = envs_for_ark()
+    return [
+        replace(each, spec=replace(each.spec, envs={**ark, **each.spec.envs})) for each in functions
+    ]
 
 
 def secrets_of_call(body: Mapping[str, Any], envs: Mapping[str, str]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from arkdev.faas_emulator.package import plugin_package
 from arkdev.faas_emulator.pool import PoolEvents
 from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
+from arkdev.faas_emulator.undeclared import undeclared_variables
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.flows.faas_plan import (
@@ -35,7 +36,12 @@ from arkdev.flows.faas_plan import (
     PlannedFunction,
     plan_of_functions,
 )
-from arkdev.flows.function_calls import OpenPools, open_pools, secrets_of_call
+from arkdev.flows.function_calls import (
+    OpenPools,
+    open_pools,
+    secrets_of_call,
+    whose_calls_to_ark_follow,
+)
 from arkdev.flows.workspace_functions import envs_of, loaded_function
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace
@@ -191,7 +197,10 @@ class TestInstance:
         job = read_job(self._workspace.root)
         function = loaded_function(self._reference, workspace=self._workspace, job=job)
         return plan_of_functions(
-            [function], self._workspace, kind=self._settings.kind, network=self._settings.network
+            whose_calls_to_ark_follow([function]),
+            self._workspace,
+            kind=self._settings.kind,
+            network=self._settings.network,
         )
 
     async def _changes(self, code: DeployedCode) -> CodeChanges:
@@ -211,13 +220,16 @@ class TestInstance:
             if (self._code.folder, self._code.function) == (code.folder, code.function):
                 return self._opened
             await self._close()
+        (function,) = whose_calls_to_ark_follow([_as_deployed(code, envs)])
+        package = code.package()
         plan = FaasPlan(
-            functions=(_as_deployed(code, envs),),
+            functions=(function,),
             workspace=self._workspace,
-            package=code.package(),
+            package=package,
             requirements=code.requirements(),
             kind=self._settings.kind,
             network=self._settings.network,
+            undeclared=undeclared_variables(package, [function.spec]),
         )
         opened = await self._stack.enter_async_context(
             open_pools(
