@@ -1,0 +1,342 @@
+"""The cheapest `Runtime` that meets a target, and the settings around it.
+
+For each number of concurrent calls of one instance: the smallest instance that has the memory, and the
+fewest replicas that meet the target, found by halving, since more replicas are never worse. What is
+cheapest among these is chosen. Functions are sized one after the other, the rollout first; while one is
+searched for, those before it are as chosen and those after it have room for all their calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from arkdev.faas_emulator.capacity.forecast import (
+    Arrivals,
+    Estimate,
+    Forecast,
+    Job,
+    JobForecast,
+    quantile,
+)
+from arkdev.faas_emulator.capacity.loads import Batch, Outcome
+from arkdev.faas_emulator.capacity.memory import MemoryFit
+from arkdev.faas_emulator.capacity.sizes import core_hours, memory_mb, num_cpus, smallest
+from arkdev.plugin.runtime import PluginInstance, Runtime
+
+TAIL = 1.2
+"""Without a target the p99 of a function may be so many times that of calls that never wait."""
+MAX_ROWS = 12
+_CONCURRENCY = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100)
+_BEYOND_MEASURED = 4
+"""Settings with more than so many times the calls in an instance that were measured are not tried."""
+_NUM_CALLS_SEARCHED = 600
+_NUM_CALLS_SHOWN = 3000
+_MIN_RUNS_SHOWN = 6
+_MAKESPANS_THAT_MEET = 0.9
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be met; both None: `TAIL`."""
+
+    p99_s: float | None = None
+    """Of a call of each function, from its arrival until its answer."""
+    makespan_s: float | None = None
+    """Of a batch, in nine of ten."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting of one function."""
+
+    runtime: Runtime
+    forecast: Forecast
+    makespan: Estimate | None
+    core_hours: Estimate
+    """Of a batch, or of an hour of a Poisson load."""
+    meets: bool
+    is_chosen: bool
+    is_today: bool
+    marks: tuple[str, ...]
+    """What is less certain here: ``beyond measured concurrency``, ..."""
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """The answer for one function."""
+
+    name: str
+    chosen: Row | None
+    """None: no setting meets the target."""
+    today: Row
+    rows: tuple[Row, ...]
+    """The cheapest first."""
+    best_p99_s: float
+    """Of calls that never wait, alone in their instance."""
+    target_p99_s: float | None
+    why_none: str
+
+
+class Planner:
+    """Sizes the functions of a job."""
+
+    def __init__(
+        self,
+        job: Job,
+        memory: Mapping[str, MemoryFit | None],
+        target: Target,
+        *,
+        only_size: PluginInstance | None = None,
+    ) -> None:
+        self._job = job
+        self._memory = memory
+        self._target = target
+        self._only_size = only_size
+        rollouts_first = sorted(
+            job.fits, key=lambda name: not job.fits[name].function.kind.is_rollout
+        )
+        self._names = rollouts_first
+        self._chosen: dict[str, Runtime | None] = dict.fromkeys(rollouts_first)
+
+    def plan(self) -> dict[str, FunctionPlan]:
+        """Return the answer for each function, the rollout's first."""
+        plans = {}
+        for name in self._names:
+            plans[name] = self._plan(name)
+            chosen = plans[name].chosen
+            if chosen is not None:
+                self._chosen[name] = chosen.runtime
+        return plans
+
+    def today(self) -> dict[str, Runtime]:
+        """Return the settings of the run."""
+        return {name: self._today(name) for name in self._names}
+
+    def forecast(self, runtimes: Mapping[str, Runtime | None]) -> JobForecast:
+        """Forecast all functions together; None: none of its calls waits."""
+        return self._job.forecast(runtimes, num_runs=self._num_runs_shown(len(runtimes)))
+
+    @property
+    def chosen(self) -> dict[str, Runtime | None]:
+        """What was chosen so far; None where nothing was."""
+        return dict(self._chosen)
+
+    # One function
+
+    def _plan(self, name: str) -> FunctionPlan:
+        best_p99 = quantile(self._job.fits[name].model.works_s, 0.99)
+        target = replace(self._target)
+        if target == Target():
+            target = Target(p99_s=TAIL * best_p99)
+        rows = [self._row(name, each, target) for each in self._candidates(name, target)]
+        today = self._row(name, self._today(name), target)
+        chosen = min((row for row in rows if row.meets), key=_cost, default=None)
+        rows = [replace(row, is_chosen=row is chosen) for row in rows]
+        same = [row for row in rows if _same(row.runtime, today.runtime)]
+        rows = [replace(row, is_today=row in same) for row in rows]
+        if not same:
+            rows.append(replace(today, is_today=True))
+        return FunctionPlan(
+            name=name,
+            chosen=next((row for row in rows if row.is_chosen), None),
+            today=next(row for row in rows if row.is_today),
+            rows=_shown(rows),
+            best_p99_s=best_p99,
+            target_p99_s=target.p99_s,
+            why_none="" if chosen else self._why_none(name, target, best_p99, found=bool(rows)),
+        )
+
+    def _why_none(self, name: str, target: Target, best_p99: float, *, found: bool) -> str:
+        if not found:
+            return "no size of instance has the memory that one call takes"
+        if target.p99_s is not None:
+            return (
+                f"p99 {target.p99_s:.3g} s is not met by any setting: calls that never wait and "
+                f"are alone in their instance have {best_p99:.3g} s"
+            )
+        least = quantile(
+            [outcome.makespan_s for outcome in self._simulated(name, None)],
+            _MAKESPANS_THAT_MEET,
+        )
+        return (
+            f"a makespan of {target.makespan_s:.3g} s is not met by any setting: with room for all "
+            f"calls it is {least:.3g} s"
+        )
+
+    def _candidates(self, name: str, target: Target) -> Iterator[Runtime]:
+        """Yield settings, each with the fewest replicas that meet the target, or the most."""
+        peak = self._job.peak(name)
+        for concurrency in _CONCURRENCY:
+            if concurrency > max(peak, 1) or concurrency > self._most_concurrent(name):
+                return
+            for size in self._sizes(name, concurrency):
+                most = -(-peak // concurrency)
+                yield self._fewest(name, (size, concurrency), target, most=most)
+
+    def _most_concurrent(self, name: str) -> int:
+        fit = self._job.fits[name]
+        measured = max(1, fit.function.max_concurrent)
+        return min(100, _BEYOND_MEASURED * measured if fit.is_told else measured)
+
+    def _sizes(self, name: str, concurrency: int) -> Iterator[PluginInstance]:
+        memory, fit = self._memory[name], self._job.fits[name]
+        needed = memory.needed_mb(concurrency) if memory else 0.0
+        if self._only_size is not None:
+            if memory_mb(self._only_size) >= needed:
+                yield self._only_size
+        elif memory is None:
+            yield fit.function.runtime.instance
+        else:
+            yield from smallest(needed, with_more_cores=fit.uses_many_cores)
+
+    def _fewest(
+        self, name: str, what: tuple[PluginInstance, int], target: Target, *, most: int
+    ) -> Runtime:
+        def runtime(replicas: int) -> Runtime:
+            return self._runtime(name, what, replicas)
+
+        def meets(replicas: int) -> bool:
+            return self._meets(name, self._simulated(name, runtime(replicas)), target)
+
+        low, high = 0, self._first_guess(name, what[1], most)
+        while not meets(high):
+            if high >= most:
+                return runtime(most)
+            low, high = high, min(most, 2 * high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if meets(middle) else (middle, high)
+        return runtime(high)
+
+    def _first_guess(self, name: str, concurrency: int, most: int) -> int:
+        load = self._job.load
+        if isinstance(load, Batch):
+            return most
+        places = load.rate * self._job.fits[name].model.mean_s
+        return min(most, max(1, math.ceil(places / concurrency)))
+
+    def _meets(self, name: str, outcomes: list[Outcome], target: Target) -> bool:
+        if target.makespan_s is not None:
+            makespans = [outcome.makespan_s for outcome in outcomes]
+            return quantile(makespans, _MAKESPANS_THAT_MEET) <= target.makespan_s
+        assert target.p99_s is not None
+        return self._p99(outcomes, name) <= target.p99_s
+
+    @staticmethod
+    def _p99(outcomes: list[Outcome], name: str) -> float:
+        totals = [call.total_s for outcome in outcomes for call in outcome.functions[name].calls]
+        return quantile(totals, 0.99)
+
+    def _simulated(self, name: str, runtime: Runtime | None) -> list[Outcome]:
+        runtimes = self._beside(name, runtime)
+        num_runs = self._num_runs(_NUM_CALLS_SEARCHED, len(runtimes))
+        return self._job.best_guesses(runtimes, num_runs=num_runs)
+
+    def _beside(self, name: str, runtime: Runtime | None) -> dict[str, Runtime | None]:
+        """Return the settings of all that a simulation for one function needs."""
+        if isinstance(self._job.load, Arrivals):
+            return {name: runtime}
+        if self._target.makespan_s is not None:
+            return {**self._chosen, name: runtime}
+        rollouts = {
+            other: self._chosen[other]
+            for other in self._names
+            if self._job.fits[other].function.kind.is_rollout
+        }
+        return {**rollouts, name: runtime}
+
+    def _num_runs_shown(self, num_functions: int) -> int:
+        return max(_MIN_RUNS_SHOWN, min(20, self._num_runs(_NUM_CALLS_SHOWN, num_functions)))
+
+    def _num_runs(self, num_calls: int, num_functions: int) -> int:
+        if isinstance(self._job.load, Arrivals):
+            return 1
+        return max(1, num_calls // (self._job.load.num_rollouts * num_functions))
+
+    def _runtime(self, name: str, what: tuple[PluginInstance, int], replicas: int) -> Runtime:
+        return self._today(name).model_copy(
+            update={
+                "instance": what[0],
+                "max_concurrency": what[1],
+                "min_replicas": replicas,
+                "max_replicas": replicas,
+            }
+        )
+
+    def _today(self, name: str) -> Runtime:
+        function = self._job.fits[name].function
+        return function.runtime.model_copy(
+            update={
+                "min_replicas": function.min_replicas,
+                "max_replicas": function.max_replicas,
+            }
+        )
+
+    def _row(self, name: str, runtime: Runtime, target: Target) -> Row:
+        runtimes = self._beside(name, runtime)
+        num_runs = self._num_runs_shown(len(runtimes))
+        job = self._job.forecast(runtimes, num_runs=num_runs)
+        forecast = job.functions[name]
+        used = forecast.instance_s
+        cost = Estimate(
+            *(core_hours(runtime.instance, each) for each in (used.value, used.low, used.high))
+        )
+        return Row(
+            runtime=runtime,
+            forecast=forecast,
+            makespan=job.makespan,
+            core_hours=cost,
+            meets=_row_meets(forecast, job.makespan, target),
+            is_chosen=False,
+            is_today=False,
+            marks=tuple(self._marks(name, runtime)),
+        )
+
+    def _marks(self, name: str, runtime: Runtime) -> Iterator[str]:
+        fit, memory = self._job.fits[name], self._memory[name]
+        if runtime.max_concurrency > fit.function.max_concurrent:
+            yield "more calls in an instance than were measured"
+        if (
+            memory is not None
+            and not memory.is_told
+            and (runtime.max_concurrency > memory.peak_calls)
+        ):
+            yield "memory is a bound"
+        if memory is not None and (
+            memory.needed_mb(runtime.max_concurrency) > memory_mb(runtime.instance)
+        ):
+            yield "memory may not suffice"
+        enforced = fit.function.enforced_cpus
+        if enforced is not None and enforced < num_cpus(runtime.instance):
+            yield f"measured on {enforced:g} cores"
+
+
+def _row_meets(forecast: Forecast, makespan: Estimate | None, target: Target) -> bool:
+    if target.makespan_s is not None:
+        assert makespan is not None
+        return makespan.high <= target.makespan_s
+    assert target.p99_s is not None
+    return forecast.total_p99.value <= target.p99_s
+
+
+def _cost(row: Row) -> tuple[float, int, int]:
+    runtime = row.runtime
+    return round(row.core_hours.value, 5), memory_mb(runtime.instance), runtime.min_replicas or 0
+
+
+def _same(one: Runtime, other: Runtime) -> bool:
+    return all(
+        getattr(one, field) == getattr(other, field)
+        for field in ("instance", "max_concurrency", "min_replicas", "max_replicas")
+    )
+
+
+def _shown(rows: list[Row]) -> tuple[Row, ...]:
+    """Return the rows that say most, the cheapest that meet the target first."""
+    ordered = sorted(rows, key=lambda row: (not row.meets, _cost(row)))
+    kept = [row for row in ordered if row.is_chosen or row.is_today]
+    others = [row for row in ordered if row not in kept]
+    kept += others[: MAX_ROWS - len(kept)]
+    return tuple(row for row in ordered if row in kept)
