@@ -42,7 +42,7 @@ def run_file(
 ) -> None:
     """Run `file` as ``python FILE ARGUMENTS`` would with the workspace's root on PYTHONPATH.
 
-    `say` is told, in a line, where calls to Ark go, and what becomes of the script's test instances;
+    `say` is told, in a line, where calls to Ark go, and what becomes of test instances;
     `on_log` of each line that plugins log or print in them. `on_submit` runs the debug jobs that
     the script submits. Raises `ConfigurationError` when there is no
     such file or endpoint, and `EndpointUnreachableError` when nothing listens there: the script has
