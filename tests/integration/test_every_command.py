@@ -98,7 +98,10 @@ ENDS = {
         ("test grader --repeat 2", 2),
     ],
     "test pipeline_plugin": [
-        (f"test pipeline_plugin --fn plugins.grader:one --faas-engine process --request {ASKED}", 0),
+        (
+            f"test pipeline_plugin --fn plugins.grader:one --faas-engine process --request {ASKED}",
+            0,
+        ),
         ("test pipeline_plugin --fn plugins.grader:one --faas-engine process --request {}", 2),
         ("test pipeline_plugin --fn plugins.grader:none --request {}", 2),
         ("test pipeline_plugin --fn plugins.grader:one", 2),
