@@ -35,7 +35,7 @@ def container_end(
 
 
 def _out_of_memory(memory_mb: int | None, code: int) -> InstanceEnd:
-    limit = f"over its {memory_mb:,} MiB" if memory_mb else "out of the machine's memory"
+    limit = f"over its {memory_mb} MiB" if memory_mb else "out of the machine's memory"
     after = "" if code == _KILLED else f" (one of its processes; then {_exit_text(code)})"
     return InstanceEnd(InvocationStatus.OUT_OF_MEMORY, limit + after)
 

@@ -20,13 +20,13 @@ from arkdev.faas_emulator.container_usage import (
 )
 from arkdev.faas_emulator.engine import Attachment, ContainerSpec, Engine, Stream
 from arkdev.faas_emulator.functions import FunctionSpec
+from arkdev.faas_emulator.instance_output import InstanceStreams
 from arkdev.faas_emulator.instances import InstanceEnd, InstanceUsage
 from arkdev.faas_emulator.readiness import answers_ready
 from arkdev.faas_emulator.records import InvocationStatus
 from arkdev.faas_emulator.releasing import carried_out
-from arkdev.faas_emulator.worker.log_wire import Failed, OutputLine, OutputReader, Ready
+from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.faas_emulator.worker.wire import DEFAULT_PORT
-from arkdev.plugin.error_documents import error_of
 
 _SAMPLE_S = {True: 1.0, False: 5.0}
 """Between two measurements: from the kernel's files, and from the engine."""
@@ -62,13 +62,10 @@ class ContainerInstance:
         """Of `ready_s`: what the engine took to make and start the container."""
         self._launch = launch
         self._engine = launch.engine
-        self._on_log = on_log
         self._loop = asyncio.get_running_loop()
-        self._readers: dict[Stream, OutputReader] = {
-            "stdout": OutputReader("stdout"),
-            "stderr": OutputReader("stderr"),
-        }
-        self._said: asyncio.Future[Ready | Failed] = self._loop.create_future()
+        self._streams = InstanceStreams(
+            launch.function.name, on_line=on_log, root=launch.function.root
+        )
         self._output_ended = asyncio.Event()
         self._creating: asyncio.Future[str] | None = None
         self._attachment: Attachment | None = None
@@ -141,23 +138,14 @@ class ContainerInstance:
     async def _heard_ready(self) -> float:
         """Wait for what the worker says of itself; return how long the plugin's import took."""
         ended = asyncio.ensure_future(self._output_ended.wait())
-        either: list[asyncio.Future[Any]] = [self._said, ended]
+        either: list[asyncio.Future[Any]] = [self._streams.ready, ended]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             ended.cancel()
-        if not self._said.done():
+        if not self._streams.ready.done():
             raise self._ended_early(await self._why_ended())
-        said = self._said.result()
-        if isinstance(said, Failed):
-            function = self._launch.function
-            error: Any = error_of(said.error, root=function.root)
-            raise InstanceError(
-                f"{function.reference} cannot be served: {getattr(error, 'message', error)}",
-                where=getattr(error, "where", "") or function.place,
-                hint=getattr(error, "hint", ""),
-            ) from error
-        return said.import_s
+        return self._streams.ready.result().import_s
 
     async def _check_running(self) -> None:
         end = await self.ended()
@@ -166,12 +154,16 @@ class ContainerInstance:
 
     def _ended_early(self, end: InstanceEnd) -> InstanceError:
         function = self._launch.function
+        if end.status is InvocationStatus.OUT_OF_MEMORY:
+            hint = "a larger Runtime(instance=...)"
+        elif self._streams.last_lines:
+            hint = f"it said last: {self._streams.last_lines}"
+        else:
+            hint = "it said nothing: import the plugin's module by hand"
         return InstanceError(
             f"an instance of {function.name} ended before it was ready: {end.detail}",
             where=function.place,
-            hint="a larger Runtime(instance=...)"
-            if end.status is InvocationStatus.OUT_OF_MEMORY
-            else "its output above says more",
+            hint=hint,
         )
 
     # What it writes
@@ -182,7 +174,7 @@ class ContainerInstance:
 
         def feed() -> None:
             try:
-                self._feed(self._readers[stream].feed(data))
+                self._streams.feed(stream, data)
             finally:
                 is_taken.set()
 
@@ -194,19 +186,12 @@ class ContainerInstance:
 
     def _at_end(self) -> None:
         def end() -> None:
-            for reader in self._readers.values():
-                self._feed(reader.close())
+            self._streams.finish("stdout")
+            self._streams.finish("stderr")
             self._output_ended.set()
 
         with suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
             self._loop.call_soon_threadsafe(end)
-
-    def _feed(self, outputs: list[Any]) -> None:
-        for output in outputs:
-            if isinstance(output, OutputLine):
-                self._on_log(output)
-            elif not self._said.done():
-                self._said.set_result(output)
 
     # What it uses, and its end
 

@@ -8,11 +8,9 @@ addresses of this machine's loopback replaced by what a container reaches, and t
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from arkdev.errors import EngineError
@@ -32,7 +30,6 @@ START_LIMIT_S = 120.0
 """For a container's start and the plugin's import."""
 _PROBE_LIMIT_S = 30.0
 _PROBE_MEMORY_MB = 128
-_NOT_FOR_NAMES = re.compile(r"[^a-zA-Z0-9_.-]+")
 _GIVEN = {"HOME": "/tmp", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -44,15 +41,13 @@ class ContainerSettings:
     start_limit_s: float = START_LIMIT_S
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Prepared:
     """What instances start from."""
 
     image: str
     network: FunctionNetwork
     reachability: Reachability
-    envs: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
-    """By the function's name: its declared variables as it is given them."""
 
 
 class ContainerLauncher:
@@ -78,7 +73,6 @@ class ContainerLauncher:
         self._build = build
         self._settings = settings or ContainerSettings()
         self._on_note = on_note
-        self._numbers = itertools.count(1)
         self._prepared: _Prepared | None = None
         self._instances: set[ContainerInstance] = set()
 
@@ -89,8 +83,10 @@ class ContainerLauncher:
     async def prepare(self) -> None:
         """Build the image, make the network, and see that declared addresses are reached.
 
-        Raises `ConfigurationError`, `EngineError` and `EndpointUnreachableError`.
+        Raises `ConfigurationError`, `EngineError` and `EndpointUnreachableError`. Once is enough.
         """
+        if self._prepared is not None:
+            return
         _check_is_here(self._engine)
         for note in dict.fromkeys(
             note for function in self._functions for note in self.limits(function).notes
@@ -102,12 +98,9 @@ class ContainerLauncher:
         )
         reachability = Reachability(network, probe=self._probe, on_note=self._on_note)
         self._prepared = _Prepared(image, network, reachability)
-        values = [value for function in self._functions for value in function.envs.values()]
-        mapped = iter(await reachability.inside(values))
-        self._prepared.envs = {
-            function.name: {name: next(mapped) for name in function.envs}
-            for function in self._functions
-        }
+        await reachability.inside(
+            value for function in self._functions for value in function.envs.values()
+        )
 
     async def inside(self, url: str) -> str:
         """Return the URL by which functions reach what is at `url` here; tried out from inside.
@@ -124,7 +117,7 @@ class ContainerLauncher:
         launch = Launch(
             engine=self._engine,
             function=function,
-            spec=self._spec(function),
+            spec=self._spec(function, await self._envs(function)),
             is_local=self._ready.network.is_local,
             limit_s=self._settings.start_limit_s,
         )
@@ -141,8 +134,8 @@ class ContainerLauncher:
         )
         if self._prepared is not None:
             await self._prepared.reachability.close()
-            if self._prepared.network.id:
-                await self._engine.remove_network(self._prepared.network.id)
+            if self._prepared.network.was_made:
+                await self._engine.remove_network(self._prepared.network.name)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -152,16 +145,20 @@ class ContainerLauncher:
         assert self._prepared is not None, "prepare() comes first"
         return self._prepared
 
-    def _spec(self, function: FunctionSpec) -> ContainerSpec:
+    async def _envs(self, function: FunctionSpec) -> dict[str, str]:
+        values = await self._ready.reachability.inside(function.envs.values())
+        return dict(zip(function.envs, values, strict=True))
+
+    def _spec(self, function: FunctionSpec, envs: Mapping[str, str]) -> ContainerSpec:
         limits, network = self.limits(function), self._ready.network
-        name = self._name(function.name)
+        name = self._deployment.new_name(function.name)
         return ContainerSpec(
             image=self._ready.image,
             name=name,
             labels={**self._deployment.labels, FUNCTION: function.name},
             envs={
                 **_GIVEN,
-                **self._ready.envs[function.name],
+                **envs,
                 wire.PORT_VARIABLE: str(wire.DEFAULT_PORT),
                 wire.TIMEOUT_VARIABLE: f"{function.timeout_s:g}",
                 wire.FUNCTION_VARIABLE: function.reference,
@@ -175,15 +172,11 @@ class ContainerLauncher:
             published_port=None if network.is_local else wire.DEFAULT_PORT,
         )
 
-    def _name(self, purpose: str) -> str:
-        plain = _NOT_FOR_NAMES.sub("-", purpose)
-        return f"arkdev-{self._deployment.id}-{plain}-{next(self._numbers)}"
-
     async def _probe(self, addresses: Sequence[tuple[str, int]]) -> Sequence[str]:
         network = self._ready.network
         spec = ContainerSpec(
             image=self._ready.image,
-            name=self._name("probe"),
+            name=self._deployment.new_name("probe"),
             labels=self._deployment.labels,
             command=probe_command(addresses),
             memory_mb=_PROBE_MEMORY_MB,

@@ -57,4 +57,4 @@ def _notes(function: FunctionSpec, facts: EngineFacts) -> Iterator[str]:
 
 
 def _machine(facts: EngineFacts) -> str:
-    return "the engine's virtual machine" if facts.is_desktop else "this machine"
+    return "the engine's virtual machine" if facts.is_virtual else "this machine"

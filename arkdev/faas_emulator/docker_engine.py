@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +30,12 @@ from arkdev.faas_emulator.docker_errors import (
     translated,
 )
 from arkdev.faas_emulator.docker_images import DockerImages
-from arkdev.faas_emulator.engine import ContainerSpec, EngineFacts, Stream
+from arkdev.faas_emulator.engine import ContainerSpec, EngineFacts, Stream, facts_of
 from arkdev.faas_emulator.engine_addresses import HOW_TO_START, EngineAddress
+from arkdev.faas_emulator.image_plan import FUNCTION_UID
 
-NOBODY = "65534:65534"
-"""The user and the group that every container runs as."""
+USER = f"{FUNCTION_UID}:{FUNCTION_UID}"
+"""The user and the group that every container runs as, whatever its image says."""
 MAX_PROCESSES = 1024
 """Of one container, threads included: 100 concurrent calls of a synchronous plugin and its own."""
 _TIMEOUT_S = 60
@@ -77,36 +79,13 @@ def _open(address: EngineAddress) -> DockerEngine:
     except FAILURES as error:
         raise EngineError(root_cause(error)) from error
     try:
-        facts = _facts(client, address.url)
+        info, version = client.info(), client.version()
     except FAILURES as error:
         client.close()
         raise EngineError(root_cause(error)) from error
     client.timeout = _TIMEOUT_S
+    facts = facts_of(info, version, address=address.url, platform=sys.platform)
     return DockerEngine(client, facts)
-
-
-def _facts(client: Any, address: str) -> EngineFacts:
-    info, version = client.info(), client.version()
-    components = [part.get("Name", "") for part in version.get("Components") or ()]
-    is_podman = any("podman" in name.lower() for name in components)
-    system = str(info.get("OperatingSystem", ""))
-    options = [str(option) for option in info.get("SecurityOptions") or ()]
-    return EngineFacts(
-        name="Podman" if is_podman else "Docker",
-        version=str(version.get("Version", "")),
-        api_version=str(version.get("ApiVersion", "")),
-        address=address,
-        num_cpus=int(info.get("NCPU") or 1),
-        memory_mb=int(info.get("MemTotal") or 0) // 2**20,
-        architecture=str(version.get("Arch", "")),
-        cgroup_version=int(info.get("CgroupVersion") or 1),
-        is_rootless=any("rootless" in option for option in options) or bool(info.get("Rootless")),
-        is_desktop="docker desktop" in system.lower(),
-        limits_cpu=bool(info.get("CpuCfsQuota", True)),
-        limits_memory=bool(info.get("MemoryLimit", True)),
-        limits_swap=bool(info.get("SwapLimit", True)),
-        limits_pids=bool(info.get("PidsLimit", True)),
-    )
 
 
 class DockerEngine:
@@ -137,7 +116,7 @@ class DockerEngine:
             name=spec.name,
             labels=dict(spec.labels),
             environment=dict(spec.envs),
-            user=NOBODY,
+            user=USER,
             ports=[spec.published_port] if spec.published_port else None,
             host_config=self._host_config(spec),
             # the proxies of ~/.docker/config.json are the host's

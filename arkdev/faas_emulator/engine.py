@@ -39,8 +39,9 @@ class EngineFacts:
     cgroup_version: int
     """1 or 2."""
     is_rootless: bool
-    is_desktop: bool
-    """Containers run in a virtual machine: their addresses cannot be reached from here."""
+    is_virtual: bool
+    """Containers run in a virtual machine (Docker Desktop; every engine on macOS), whose addresses
+    cannot be reached from here."""
     limits_cpu: bool
     limits_memory: bool
     limits_swap: bool
@@ -52,9 +53,35 @@ class EngineFacts:
         return self.name == "Podman"
 
     def __str__(self) -> str:
-        kind = " Desktop" if self.is_desktop and not self.is_podman else ""
+        kind = ", in a virtual machine" if self.is_virtual else ""
         rootless = ", rootless" if self.is_rootless else ""
-        return f"{self.name}{kind} {self.version}{rootless} at {self.address}"
+        return f"{self.name} {self.version}{rootless}{kind} at {self.address}"
+
+
+def facts_of(
+    info: Mapping[str, Any], version: Mapping[str, Any], *, address: str, platform: str
+) -> EngineFacts:
+    """Read an engine's ``/info`` and ``/version``; `platform` is this machine's `sys.platform`."""
+    components = [part.get("Name", "") for part in version.get("Components") or ()]
+    is_podman = any("podman" in name.lower() for name in components)
+    system = str(info.get("OperatingSystem", "")).lower()
+    options = [str(option) for option in info.get("SecurityOptions") or ()]
+    return EngineFacts(
+        name="Podman" if is_podman else "Docker",
+        version=str(version.get("Version", "")),
+        api_version=str(version.get("ApiVersion", "")),
+        address=address,
+        num_cpus=int(info.get("NCPU") or 1),
+        memory_mb=int(info.get("MemTotal") or 0) // 2**20,
+        architecture=str(version.get("Arch", "")),
+        cgroup_version=int(info.get("CgroupVersion") or 1),
+        is_rootless=any("rootless" in option for option in options),
+        is_virtual=platform == "darwin" or "docker desktop" in system,
+        limits_cpu=bool(info.get("CpuCfsQuota", True)),
+        limits_memory=bool(info.get("MemoryLimit", True)),
+        limits_swap=bool(info.get("SwapLimit", True)),
+        limits_pids=bool(info.get("PidsLimit", True)),
+    )
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class FunctionNetwork:
     """The network that a deployment's containers are on."""
 
     name: str
-    """As the engine takes it."""
+    """As the engine takes it: ``default``, or the id of one that was made."""
     policy: NetworkPolicy
     is_local: bool
     """The containers' addresses are reached from here; else through a published port."""
@@ -44,8 +44,11 @@ class FunctionNetwork:
     """Where a relay listens to be reached there; empty: the loopback is reached without one."""
     relay_peers: tuple[Network, ...] = ()
     """Who may use a relay; empty: whoever reaches `relay_address`."""
-    id: str = ""
-    """Of a network that was made for the deployment."""
+
+    @property
+    def was_made(self) -> bool:
+        """Whether it was made for the deployment."""
+        return self.policy is NetworkPolicy.HOST_ONLY
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -63,30 +66,29 @@ async def open_network(
     if policy is NetworkPolicy.OPEN:
         return _open_network(engine.facts, await _default_gateway(engine))
     facts = engine.facts
-    if facts.is_desktop or facts.is_rootless:
+    if facts.is_virtual or facts.is_rootless:
         raise EngineError(
             f"the network policy host-only cannot be held by {facts}: its containers are on a "
             "network of their own that this machine is not on",
             hint="--network open, or an engine that runs on this machine as root",
         )
-    name = f"arkdev-{deployment.id}"
+    name = deployment.new_name("network")
     made = await engine.create_network(name, labels=deployment.labels, is_internal=True)
     gateway = _gateway(await engine.network(made) or {})
     if not gateway:
         raise EngineError(f"the network {name} has no address of this machine")
     return FunctionNetwork(
-        name,
+        made,
         policy,
         is_local=True,
         host_address=gateway,
         relay_address=gateway,
-        id=made,
     )
 
 
 def _open_network(facts: EngineFacts, gateway: str) -> FunctionNetwork:
     policy = NetworkPolicy.OPEN
-    if facts.is_desktop or _is_machine_elsewhere(facts):
+    if facts.is_virtual:
         # the virtual machine's own forwarding ends at this machine's loopback
         return FunctionNetwork("default", policy, False, _name_of_host(facts), relay_address="")
     if gateway and not facts.is_rootless and is_address_of_this_machine(gateway):
@@ -100,11 +102,6 @@ def _open_network(facts: EngineFacts, gateway: str) -> FunctionNetwork:
 
 def _name_of_host(facts: EngineFacts) -> str:
     return "host.containers.internal" if facts.is_podman else "host.docker.internal"
-
-
-def _is_machine_elsewhere(facts: EngineFacts) -> bool:
-    """Whether Podman runs in a virtual machine: its socket is forwarded."""
-    return facts.is_podman and "podman-machine" in facts.address
 
 
 async def _default_gateway(engine: Engine) -> str:

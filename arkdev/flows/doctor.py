@@ -22,7 +22,8 @@ from arkdev import __version__
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import list_endpoints, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import ArkdevError, EndpointError, ExitCode
+from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode
+from arkdev.faas_emulator.engine_addresses import HOW_TO_START, engine_addresses
 from arkdev.job.paths import shown_path
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
@@ -32,7 +33,6 @@ _FEW_FILES = 1024
 """A rollout in flight takes about two descriptors; 512 of them want this many."""
 _LITTLE_SPACE = 1 << 30
 _PROBE_TIMEOUT_S = 5.0
-_ENGINE_SOCKETS = ("/var/run/docker.sock", "{XDG_RUNTIME_DIR}/podman/podman.sock")
 
 
 class Status(StrEnum):
@@ -276,23 +276,32 @@ async def _endpoint(spec: EndpointSpec) -> Check:
 
 
 def _engine() -> Check:
-    """A container engine, by its socket; nothing here needs one yet but the FaaS emulator will."""
-    address = os.environ.get("DOCKER_HOST", "")
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    paths = [template.replace("{XDG_RUNTIME_DIR}", runtime) for template in _ENGINE_SOCKETS]
-    if address.startswith("unix://"):
-        paths = [address.removeprefix("unix://")]
-    found = next((path for path in paths if Path(path).is_socket()), None)
-    if found is None:
-        return Check("container engine", Status.NOTE, "none; no command needs one")
-    if not os.access(found, os.R_OK | os.W_OK):
+    """A container engine, by its socket: `test plugin --faas` runs plugins in its containers."""
+    name = "container engine"
+    try:
+        addresses = engine_addresses(os.environ, home=Path.home())
+    except EngineError as error:
+        return Check(name, Status.WARNING, str(error), error.hint)
+    refused = None
+    for address in addresses:
+        path = address.socket
+        if path is None:
+            return Check(name, Status.OK, str(address))
+        if not path.is_socket():
+            continue
+        if os.access(path, os.R_OK | os.W_OK):
+            return Check(name, Status.OK, str(address))
+        refused = refused or address
+    if refused is not None:
         return Check(
-            "container engine",
+            name,
             Status.WARNING,
-            f"{found} may not be used by you",
+            f"{refused} may not be used by you",
             "add your user to the group that owns the socket",
         )
-    return Check("container engine", Status.OK, found)
+    if addresses[0].is_chosen:
+        return Check(name, Status.WARNING, f"{addresses[0]}: there is no such socket", HOW_TO_START)
+    return Check(name, Status.NOTE, "none; only functions in containers need one", HOW_TO_START)
 
 
 def _of_error(name: str, error: ArkdevError) -> Check:

@@ -16,7 +16,7 @@ kept = []
 def attempt(action):
     try:
         return str(action())
-    except Exception as error:
+    except OSError as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -35,17 +35,43 @@ def connect(host, port):
 
 
 def spin(seconds):
-    end = time.time() + seconds
-    while time.time() < end:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
         pass
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        return file.write(text)
+
+
+def fill(mib):
+    with open("/tmp/full", "wb") as file:
+        for _ in range(mib):
+            file.write(bytes(2**20))
+
+
+def put(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def put_error(as_hex):
+    sys.stderr.buffer.write(bytes.fromhex(as_hex))
+    sys.stderr.flush()
 
 
 ACTIONS = {
     "environment": lambda: dict(os.environ),
     "identity": lambda: [os.getuid(), os.getgid(), os.getpid()],
-    "status": lambda: open("/proc/self/status").read(),
-    "write": lambda path: attempt(lambda: open(path, "w").write("x")),
-    "fill": lambda mib: attempt(lambda: open("/tmp/full", "wb").write(bytes(mib * 2**20))),
+    "status": lambda: read("/proc/self/status"),
+    "write": lambda path: attempt(lambda: write(path, "x")),
+    "fill": lambda mib: attempt(lambda: fill(mib)),
     "get": lambda url: attempt(lambda: urllib.request.urlopen(url, timeout=3).read().decode()),
     "connect": lambda host, port: attempt(lambda: connect(host, port)),
     "resolve": lambda name: attempt(lambda: socket.gethostbyname(name)),
@@ -54,10 +80,8 @@ ACTIONS = {
     "signal": lambda name: os.kill(os.getpid(), signal.Signals[name]),
     "sleep": time.sleep,
     "spin": spin,
-    "print": lambda text: [sys.stdout.write(text), sys.stdout.flush()] and None,
-    "error": lambda text: (
-        [sys.stderr.buffer.write(bytes.fromhex(text)), sys.stderr.flush()] and None
-    ),
+    "print": put,
+    "error": put_error,
 }
 
 

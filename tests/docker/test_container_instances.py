@@ -6,6 +6,7 @@ import time
 import pytest
 
 from arkdev.errors import InstanceError
+from arkdev.faas_emulator.container_usage import usage_of_stats
 from arkdev.faas_emulator.records import InvocationStatus
 from tests.docker.asking import ask, ask_its_last
 from tests.docker.conftest import function
@@ -43,7 +44,7 @@ async def test_a_function_is_nobody_without_capabilities_on_a_root_that_cannot_b
     deployed = await deploy(which)
     instance = await deployed.start(which)
     uid, gid, pid = await ask(instance, "identity")
-    assert (uid, gid) == (65534, 65534)
+    assert (uid, gid) == (10001, 10001)
     assert pid != 1  # an init process reaps what the plugin leaves behind
     status = dict(
         line.split(":\t", 1)
@@ -164,7 +165,7 @@ async def test_times_of_the_engine_and_of_the_import_are_told_apart(deploy):
     assert 0 < instance.engine_s < instance.ready_s
 
 
-async def test_memory_and_cpu_seconds_are_measured(deploy):
+async def test_memory_and_cpu_seconds_are_measured(deploy, engine):
     which = function(memory_mb=128)
     deployed = await deploy(which)
     instance = await deployed.start(which)
@@ -174,6 +175,9 @@ async def test_memory_and_cpu_seconds_are_measured(deploy):
     after = await instance.usage()
     assert after.memory_peak_mb >= before.memory_peak_mb + 30
     assert after.cpu_s >= before.cpu_s + 0.3
+    by_engine = usage_of_stats(await engine.stats(instance.id))
+    assert by_engine.memory_peak_mb == pytest.approx(after.memory_peak_mb, rel=0.2)
+    assert by_engine.cpu_s == pytest.approx(after.cpu_s, rel=0.2)
     await instance.stop()
     assert (await instance.usage()).cpu_s >= after.cpu_s
 
@@ -203,3 +207,17 @@ async def test_output_comes_byte_for_byte_by_its_stream(deploy):
     assert ("stdout", text.encode()) in lines
     assert ("stdout", b"no end") in lines
     assert ("stderr", b"\xff\xfe half \xc3") in lines
+
+
+async def test_the_engine_keeps_the_output_and_takes_signals(deploy, engine):
+    which = function()
+    deployed = await deploy(which)
+    instance = await deployed.start(which)
+    await ask(instance, "print", "kept\n")
+    await ask(instance, "error", b"kept too\n".hex())
+    out, err = await engine.logs(instance.id)
+    assert out.endswith(b"kept\n")
+    assert err == b"kept too\n"
+    await engine.kill(instance.id, signal="SIGTERM")
+    assert (await end_of(instance)).detail == "killed by SIGTERM"
+    await engine.kill(instance.id)  # it has ended: nothing to do

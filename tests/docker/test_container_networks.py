@@ -2,11 +2,15 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
 from arkdev.errors import EndpointUnreachableError
+from arkdev.faas_emulator.container_launcher import ContainerLauncher
+from arkdev.faas_emulator.deployments import deployment
+from arkdev.faas_emulator.docker_engine import DockerEngine
 from arkdev.faas_emulator.networks import NetworkPolicy
 from tests.docker.asking import ask
 from tests.docker.conftest import function
@@ -111,3 +115,23 @@ async def test_the_network_of_a_deployment_goes_with_it(deploy, engine):
     await deployed.launcher.close()
     await deployed.launcher.close()
     assert await engine.networks(labels) == []
+
+
+async def test_where_containers_have_no_address_here_a_port_is_published_on_the_loopback(
+    engine, stub_image, tmp_path
+):
+    virtual = DockerEngine(engine._client, replace(engine.facts, is_virtual=True))
+    which = function()
+
+    async def build():
+        return stub_image
+
+    async with deployment(virtual, workspace=tmp_path) as made:
+        launcher = ContainerLauncher(
+            [which], engine=virtual, deployment=made, build=build, on_note=print
+        )
+        await launcher.prepare()
+        instance = await launcher.start(which, on_log=print)
+        assert instance.url.startswith("http://127.0.0.1:")
+        assert await ask(instance, "identity")
+        await launcher.close()

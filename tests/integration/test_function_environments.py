@@ -162,13 +162,11 @@ def test_without_uv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert kept(tmp_path) == []
 
 
-def test_where_environments_are_kept() -> None:
-    home = Path("/home/me")
-    assert environments_folder({}, system="linux", home=home) == home / ".cache/arkdev/functions"
-    assert environments_folder({}, system="darwin", home=home) == Path(
-        "/home/me/Library/Caches/arkdev/functions"
-    )
-    given = {"XDG_CACHE_HOME": "/c"}
-    assert environments_folder(given, system="darwin", home=home) == Path("/c/arkdev/functions")
-    relative = {"XDG_CACHE_HOME": "c"}
-    assert environments_folder(relative, system="linux", home=home).is_relative_to(home)
+def test_where_environments_are_kept(tmp_path: Path) -> None:
+    def where(system: str, **environ: str) -> Path:
+        return environments_folder(environ, system=system, home=tmp_path)
+
+    assert where("linux") == tmp_path / ".cache/arkdev/functions"
+    assert where("darwin") == tmp_path / "Library/Caches/arkdev/functions"
+    assert where("darwin", XDG_CACHE_HOME="/c") == Path("/c/arkdev/functions")
+    assert where("linux", XDG_CACHE_HOME="c") == tmp_path / ".cache/arkdev/functions"

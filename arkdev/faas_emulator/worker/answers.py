@@ -23,12 +23,18 @@ from arkdev.plugin.results import (
     read_group_rollout_result,
     read_rollout_result,
 )
-from arkdev.types import GroupGraderResult, GroupRolloutResult, Record, RolloutResult
+from arkdev.types import (
+    GroupGraderResult,
+    GroupRolloutResult,
+    Record,
+    RolloutResult,
+    SingleGraderResult,
+)
 
 _RECORDS: dict[PluginKind, type[Record]] = {
     PluginKind.SINGLE_ROLLOUT: RolloutResult,
     PluginKind.GROUP_ROLLOUT: GroupRolloutResult,
-    PluginKind.SINGLE_GRADER: GroupGraderResult,
+    PluginKind.SINGLE_GRADER: SingleGraderResult,
     PluginKind.GROUP_GRADER: GroupGraderResult,
 }
 
@@ -48,12 +54,16 @@ def read_result(value: Any, *, plugin: Plugin, rest: tuple[Any, ...]) -> Record:
         for trajectory in trajectories
         if trajectory.total_token_ids is not None
     ]
-    return read_grader_result(
+    result = read_grader_result(
         value,
         plugin=plugin,
         num_trajectories=len(trajectories),
         num_tokens=counts if len(counts) == len(trajectories) else None,
     )
+    if plugin.kind is PluginKind.GROUP_GRADER:
+        return result
+    fields = {name: result[name] for name in result.model_fields_set if name != "rewards"}
+    return SingleGraderResult(reward=result.rewards[0] if result.rewards else None, **fields)
 
 
 def answer_text(result: Record, *, plugin: Plugin) -> str:

@@ -243,4 +243,7 @@ class OutputReader:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a character that Python code made itself
+        return text.encode("utf-8", "surrogatepass")

@@ -93,7 +93,7 @@ def test_the_tag_follows_from_the_content_alone(package: PluginPackage, tmp_path
     others = [
         plan(package, wanted, base=(BASE[0], "sha256:0b")),
         plan(package, wanted, platform="linux/arm64"),
-        plan(package, wanted, environ={"PIP_INDEX_URL": "https://mirror.example/simple"}),
+        plan(package, wanted, environ={"PIP_INDEX_URL": "https://packages.example/simple"}),
     ]
     tags = {context(other, package, wanted)[0] for other in others}
     other = requirements(tmp_path, "idna==3.9\n")
@@ -116,11 +116,13 @@ def test_an_index_is_told_to_the_build_but_not_its_password(
     package: PluginPackage, tmp_path: Path
 ) -> None:
     wanted = requirements(tmp_path)
-    made = plan(package, wanted, environ={"PIP_INDEX_URL": "https://mirror.example/simple"})
-    assert made.build_args == {"PIP_INDEX_URL": "https://mirror.example/simple"}
+    made = plan(package, wanted, environ={"PIP_INDEX_URL": "https://packages.example/simple"})
+    assert made.build_args == {"PIP_INDEX_URL": "https://packages.example/simple"}
     assert "ARG PIP_INDEX_URL" in made.dockerfile
     with pytest.raises(BuildError, match="PIP_EXTRA_INDEX_URL has a password") as caught:
-        plan(package, wanted, environ={"PIP_EXTRA_INDEX_URL": "https://me:pw1234@m.example/s"})
+        plan(
+            package, wanted, environ={"PIP_EXTRA_INDEX_URL": "https://me:pw1234@packages.example/s"}
+        )
     assert "pw1234" not in f"{caught.value} {caught.value.hint}"
 
 

@@ -90,3 +90,22 @@ def test_a_missing_key_is_a_note_with_the_variable(tmp_path: Path) -> None:
         )
         check = diagnosed(tmp_path)["endpoint mine"]
     assert (check.status, check.fix) == (Status.NOTE, "export MY_KEY=...")
+
+
+def test_the_engines_socket_is_found_where_a_variable_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    missing = diagnosed(tmp_path)["container engine"]
+    assert missing.status is Status.WARNING
+    assert f"{path} (DOCKER_HOST): there is no such socket" in missing.detail
+    assert "podman.socket" in missing.fix
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        found = diagnosed(tmp_path)["container engine"]
+    assert (found.status, found.detail) == (Status.OK, f"unix://{path} (DOCKER_HOST)")
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
+    refused = diagnosed(tmp_path)["container engine"]
+    assert refused.status is Status.WARNING
+    assert "ssh -L" in refused.fix
