@@ -141,7 +141,8 @@ def _say_what_was_done(
     counts = f"{imported} imported, {len(found.pins) - imported} required by these"
     packages = f"{plural(len(found.pins), 'package')} ({counts})" if found.pins else "no packages"
     done = "written" if is_written else "as it should be" if not found.is_changed else "not written"
-    unused = f"; {len(found.unused)} others of the environment are left out" if found.unused else ""
+    others = f"{plural(len(found.unused), 'other package')} of the environment"
+    unused = f"; plugins do not need {others}" if found.unused else ""
     is_aside = done == "not written" and not check
     out = console(is_stderr=is_aside)
     out.print(

@@ -18,12 +18,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from arkdev.faas_emulator.function_wheel import is_left_out
-from arkdev.faas_emulator.installed_packages import Environment, Package, run_uv
+from arkdev.faas_emulator.installed_packages import Environment, Package
 from arkdev.faas_emulator.platforms import Target
 from arkdev.faas_emulator.plugin_imports import ImportedModule, PluginImports
 from arkdev.faas_emulator.requirement_line import RequirementLine, parse_requirement
 from arkdev.faas_emulator.requirement_sources import OWN_NAMES, VENDOR, of_url, shown
 from arkdev.faas_emulator.requirements import LineFinding
+from arkdev.faas_emulator.uv_program import ask_uv
 
 KEEP = "arkdev: keep"
 """What a comment at the end of a line says that is needed, though no import shows it."""
@@ -43,6 +44,8 @@ class Author:
     """Names of lines that are commented out: packages that are optional, and left out."""
     kept: tuple[RequirementLine, ...] = ()
     """Lines that end with the comment `KEEP`."""
+    pinned: tuple[str, ...] = ()
+    """``name==1.2`` of each line with an exact version."""
     options: tuple[str, ...] = ()
     """Lines that say where packages come from."""
 
@@ -79,7 +82,7 @@ class Frozen:
 def freeze(
     imports: PluginImports, environment: Environment, *, target: Target, author: Author
 ) -> Frozen:
-    """Work out what a function on `target` installs for `imports`. Raises as `run_uv` does."""
+    """Work out what a function on `target` installs for `imports`. Raises as `ask_uv` does."""
     work = _Freeze(environment, target, author)
     work.notes += [LineFinding(place, _UNSEEN, _KEEP_IT) for place in imports.unseen]
     needed = work.without_own(imports.modules)
@@ -122,7 +125,7 @@ class _Freeze:
             if imported.attempt is not None and (reason := self._absence(imported)):
                 failed.setdefault(imported.attempt, (imported, reason))
         for imported, reason in failed.values():
-            message = f"optional import of {imported.top}: {reason}, so it is left out"
+            message = f"optional import of {imported.source}: {reason}, so it is left out"
             self.notes.append(LineFinding(imported.where, message))
         return [imported for imported in modules if imported.attempt not in failed]
 
@@ -153,7 +156,9 @@ class _Freeze:
         if origin is not None:
             message = f"{imported.top} comes from {origin}, which is of no installed package"
             return LineFinding(imported.where, message, VENDOR)
-        message = f"{imported.top} is imported and not installed in {self.environment.interpreter}"
+        message = (
+            f"{imported.source} is imported and not installed in {self.environment.interpreter}"
+        )
         advice = (
             "install its package there and freeze again; if plugins can do without it, catch "
             "ImportError"
@@ -252,19 +257,22 @@ class _Freeze:
         )
         roots = [fit.get(name) or f"{name}{self._suffix(name)}" for name in self._roots]
         with tempfile.TemporaryDirectory() as folder:
-            constraints = Path(folder, "constraints.txt")
-            bound = (
-                f"{name}{text[text.index('==') :]}" for name, text in fit.items() if "==" in text
-            )
+            constraints, answer = Path(folder, "constraints.txt"), Path(folder, "answer.txt")
+            # without extras, which a constraint may not have
+            bound = (name + text[text.index("==") :] for name, text in fit.items() if "==" in text)
             constraints.write_text("".join(f"{text}\n" for text in bound), encoding="utf-8")
-            said = run_uv(
+            # uv keeps to the versions that its output has already
+            before = "".join(f"{text}\n" for text in self.author.pinned)
+            answer.write_text(before, encoding="utf-8")
+            ask_uv(
                 *("pip", "compile", "-", "--no-header", "--no-annotate", "--no-strip-extras"),
                 *("--python", str(self.environment.interpreter)),
                 *("--python-platform", self.target.uv_platform),
                 *("--python-version", self.target.python),
-                *("--constraints", str(constraints)),
+                *("--constraints", str(constraints), "--output-file", str(answer)),
                 given="".join(f"{line}\n" for line in [*self.author.options, *roots]),
             )
+            said = answer.read_text(encoding="utf-8")
         lines = [parse_requirement(text) for text in said.splitlines() if text[:1] not in ("-", "")]
         return {line.name: line.text for line in lines if line.name not in OWN_NAMES}
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from arkdev.faas_emulator.freeze import Pin
-from arkdev.faas_emulator.installed_packages import run_uv
 from arkdev.faas_emulator.platforms import Target
 from arkdev.faas_emulator.requirement_line import RequirementLine, parse_requirement
 from arkdev.faas_emulator.requirement_lines import logical_lines
 from arkdev.faas_emulator.requirements import Requirements
+from arkdev.faas_emulator.uv_program import ask_uv
 
 
 def with_hashes(
@@ -21,7 +21,7 @@ def with_hashes(
 ) -> dict[str, Pin]:
     """Return `pins` with hashes: those of the file, and the package index's for other versions.
 
-    The index is read only when the file lacks a hash. Raises as `run_uv` does.
+    The index is read only when the file lacks a hash. Raises as `ask_uv` does.
     """
     known = {line.name: line for line in requirements.lines if _hashes(line)}
     hashes = {
@@ -32,7 +32,7 @@ def with_hashes(
     lacking = {name: pin for name, pin in pins.items() if name not in hashes}
     options = [line.text for line in requirements.lines if line.text.startswith("-")]
     if lacking:
-        said = run_uv(
+        said = ask_uv(
             *("pip", "compile", "-", "--no-deps", "--generate-hashes"),
             *("--no-header", "--no-annotate", "--python", str(interpreter)),
             *("--python-platform", target.uv_platform, "--python-version", target.python),

@@ -45,12 +45,17 @@ def read_author(lines: Sequence[Line], requirements: Requirements, *, shown_name
             extras[line.name] = more
     found = (
         (line, _requirement(line.text, where=f"{shown_name}:{line.number}"))
-        for line in _authors_part(lines)
+        for line in _parts(lines)[0]
     )
     return Author(
         extras={name: more for name, more in extras.items() if more},
         commented=frozenset(_commented(lines)) - extras.keys(),
         kept=tuple(wanted for line, wanted in found if wanted and KEEP in line.comment),
+        pinned=tuple(
+            f"{line.name}{line.requirement.specifier}"
+            for line in requirements.lines
+            if line.requirement is not None and line.is_pinned and line.requirement.specifier
+        ),
         options=tuple(line.text for line in requirements.lines if line.text.startswith("-")),
     )
 
@@ -58,17 +63,24 @@ def read_author(lines: Sequence[Line], requirements: Requirements, *, shown_name
 def merged(lines: Sequence[Line], pins: Mapping[str, Pin], *, shown_name: str) -> FrozenText:
     """Put `pins` into the lines of a file; without any, a file of its own is made."""
     work = _Merge(dict(pins), shown_name)
-    for line in _authors_part(lines) if lines else ():
+    own, section = _parts(lines)
+    for line in own:
         work.add(line)
+    for line in section:
+        work.check_needed(line)
     return FrozenText(work.text(is_new=not lines), tuple(work.left_out), frozenset(work.kept))
 
 
-def _authors_part(lines: Sequence[Line]) -> Sequence[Line]:
-    """The lines before our section, without the empty one that sets it off."""
+def _parts(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """(the author's part, our section); what the author added to our section is the author's."""
     end = next((i for i, line in enumerate(lines) if line.raw.strip() == SECTION), None)
     if end is None:
-        return lines
-    return lines[: end - 1] if end and not lines[end - 1].raw.strip() else lines[:end]
+        return list(lines), []
+    before, after = list(lines[:end]), lines[end + 1 :]
+    if before and not before[-1].raw.strip():  # it sets our section off
+        before.pop()
+    own = [line for line in after if line.comment or line.text.startswith("-")]
+    return before + own, [line for line in after if line.text and line not in own]
 
 
 def _commented(lines: Sequence[Line]) -> Iterator[str]:
@@ -114,6 +126,13 @@ class _Merge:
             self._add_option(line, where=where)
         else:
             self._add_requirement(line, where=where)
+
+    def check_needed(self, line: Line) -> None:
+        """Tell of a line of our section that is needed no more."""
+        where = f"{self._shown_name}:{line.number}"
+        wanted = _requirement(line.text, where=where)
+        if wanted is None or wanted.name not in self._all:
+            self._leave_out(line, self._reason(wanted), where=where)
 
     def _add_option(self, line: Line, *, where: str) -> None:
         if line.text.startswith(_INCLUDES):
@@ -167,13 +186,14 @@ class _Merge:
 
 
 def _pinned(line: Line, wanted: RequirementLine, pin: Pin) -> str:
-    """The line with the pin's version, in the author's spelling, marker and comment."""
-    exact = pin.text
-    if wanted.requirement is not None:
-        exact = wanted.requirement.name + _after_name(pin.text)
-        if wanted.requirement.marker is not None and ";" not in exact:
-            exact += f" ; {wanted.requirement.marker}"
-        if _is_same(wanted.requirement, exact):
+    """The line with the pin's version, in the author's spelling, extras, marker and comment."""
+    exact, asked = pin.text, wanted.requirement
+    if asked is not None:
+        extras = f"[{','.join(sorted(asked.extras))}]" if asked.extras else ""
+        exact = asked.name + extras + _version_of(pin.text)
+        if asked.marker is not None and ";" not in exact:
+            exact += f" ; {asked.marker}"
+        if _is_same(asked, exact):
             return line.raw
     return _with_hashes(exact, pin) + (f"  {line.comment}" if line.comment else "")
 
@@ -182,9 +202,9 @@ def _with_hashes(text: str, pin: Pin) -> str:
     return " \\\n    ".join([text, *pin.hashes])
 
 
-def _after_name(text: str) -> str:
-    ends = [text.index(sign) for sign in ("[", "==", " @ ") if sign in text]
-    return text[min(ends, default=len(text)) :]
+def _version_of(text: str) -> str:
+    """``==1.2`` or `` @ URL``, with what follows."""
+    return text[min(text.index(sign) for sign in ("==", " @ ") if sign in text) :]
 
 
 def _is_same(wanted: Requirement, text: str) -> bool:

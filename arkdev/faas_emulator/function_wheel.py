@@ -19,7 +19,8 @@ import tempfile
 import threading
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 import arkdev
@@ -73,11 +74,18 @@ def function_wheel(folder: Path) -> Path:
 
 def is_left_out(module: str) -> bool:
     """Whether `module`, a module of arkdev or a name in one, is not in the wheel."""
-    modules = _modules(Path(arkdev.__file__).parent)
+    inside, everything = _inside_and_everything()
     parts = module.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
-    home = next((prefix for prefix in prefixes if prefix in modules), None)
-    return home is not None and home not in _reached(modules)
+    home = next((prefix for prefix in prefixes if prefix in everything), None)
+    return home is not None and home not in inside
+
+
+@cache
+def _inside_and_everything() -> tuple[Set[str], Set[str]]:
+    """Names of the modules in the wheel, and of all of arkdev's."""
+    modules = _modules(Path(arkdev.__file__).parent)
+    return _reached(modules), modules.keys()
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

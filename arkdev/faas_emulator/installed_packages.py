@@ -11,13 +11,14 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from arkdev.errors import ConfigurationError, MissingExtraError, RequirementsError
+from arkdev.errors import ConfigurationError
+from arkdev.faas_emulator.requirement_sources import shown
+from arkdev.faas_emulator.uv_program import ask_uv
 
 _PROBE = """
 import importlib.util, inspect, json, sys
@@ -48,16 +49,17 @@ for found in distributions():
 def owners(wanted):
     parts = wanted.split(".")
     for end in range(len(parts), 0, -1):
-        if found := holders.get(".".join(parts[:end])):
+        prefix = ".".join(parts[:end])
+        if found := holders.get(prefix):
             return found
-    below = [names for held, names in holders.items() if held.startswith(parts[0] + ".")]
-    return set().union(*below)
+        below = [names for held, names in holders.items() if held.startswith(prefix + ".")]
+        if below:  # a folder that packages share: what it lacks nobody has
+            return set().union(*below) if end == len(parts) else set()
+    return set()
 
 def origin(top):
     spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    return spec.origin or next(iter(spec.submodule_search_locations or []), "")
+    return spec.origin if spec else None
 
 modules = {name: sorted(owners(name)) for name in wanted}
 origins = {top: origin(top) for top in {n.partition(".")[0] for n, o in modules.items() if not o}}
@@ -108,7 +110,7 @@ def read_environment(interpreter: Path, *, modules: Iterable[str]) -> Environmen
     No package index is read. Raises `ConfigurationError` when the interpreter does not run,
     `RequirementsError` when uv refuses, `MissingExtraError` without uv.
     """
-    frozen = run_uv("pip", "freeze", "--python", str(interpreter)).splitlines()
+    frozen = ask_uv("pip", "freeze", "--python", str(interpreter)).splitlines()
     probe = _probe(interpreter, sorted(set(modules)))
     lines = {_name_of(line): line for line in frozen if " " not in line or " @ " in line}
     packages = {}
@@ -133,27 +135,6 @@ def read_environment(interpreter: Path, *, modules: Iterable[str]) -> Environmen
         origins=probe["origins"],
         stdlib=frozenset(probe["stdlib"]),
     )
-
-
-def run_uv(*arguments: str, given: str | None = None) -> str:
-    """Run uv and return what it says. Raises `MissingExtraError`, `RequirementsError`."""
-    command = [_uv(), *arguments, "--no-progress", "--color", "never", "--quiet"]
-    done = subprocess.run(
-        command, input=given, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    if done.returncode:
-        raise RequirementsError(
-            f"uv {arguments[0]} {arguments[1]} failed: {_last_lines(done.stderr)}",
-            hint="what uv says is above; --python chooses another environment",
-        )
-    return done.stdout
-
-
-def _uv() -> str:
-    try:
-        return str(import_module("uv").find_uv_bin())
-    except (ModuleNotFoundError, FileNotFoundError) as error:
-        raise MissingExtraError("uv is not installed", hint='pip install "arkdev[faas]"') from error
 
 
 def _probe(interpreter: Path, modules: list[str]) -> Any:
@@ -181,7 +162,7 @@ def _probe(interpreter: Path, modules: list[str]) -> Any:
 
 
 def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-8:]) or "it says nothing"
+    return "\n".join(map(shown, text.strip().splitlines()[-8:])) or "it says nothing"
 
 
 def _name_of(line: str) -> str:

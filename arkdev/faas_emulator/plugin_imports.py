@@ -28,6 +28,8 @@ class ImportedModule:
     """Dotted; with the imported name at its end, which may be a module or not."""
     where: str
     """file:line"""
+    source: str
+    """The module without the imported name."""
     attempt: str | None = None
     """The place of the `try` that an ImportError of it is caught by, or of the `if` that asks for
     the platform; None: it is always needed."""
@@ -115,7 +117,7 @@ class _Imports(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self._add(alias.name, node)
+            self._add(alias.name, node, source=alias.name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         base = node.module or ""
@@ -125,7 +127,7 @@ class _Imports(ast.NodeVisitor):
             base = ".".join([*parts, *([base] if base else [])])
         for alias in node.names:
             names = [base] if alias.name == "*" else [base, alias.name]
-            self._add(".".join(name for name in names if name), node)
+            self._add(".".join(name for name in names if name), node, source=base)
 
     def visit_Call(self, node: ast.Call) -> None:
         if ast.unparse(node.func) in _BY_NAME and node.args:
@@ -133,7 +135,7 @@ class _Imports(ast.NodeVisitor):
             if not isinstance(name, str):
                 self.unseen.append(self._place(node))
             elif name and not name.startswith("."):
-                self._add(name, node)
+                self._add(name, node, source=name)
         self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> None:
@@ -174,9 +176,9 @@ class _Imports(ast.NodeVisitor):
         if attempt:
             self._attempts.pop()
 
-    def _add(self, module: str, node: ast.AST) -> None:
+    def _add(self, module: str, node: ast.AST, *, source: str) -> None:
         attempt = self._attempts[-1] if self._attempts else None
-        self.modules.append(ImportedModule(module, self._place(node), attempt))
+        self.modules.append(ImportedModule(module, self._place(node), source, attempt))
 
     def _place(self, node: ast.AST) -> str:
         return f"{shown_path(self.path)}:{getattr(node, 'lineno', 1)}"

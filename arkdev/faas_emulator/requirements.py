@@ -191,7 +191,6 @@ class _Reader:
         except ValueError:
             self._refuse(where, "a quotation mark is not closed", "close it")
             return
-        kept: list[str] = []
         while words:
             name, value = _split(words.pop(0))
             takes_value = _PASSED_ON.get(name, name in (*_INCLUDES, *_EDITABLE))
@@ -206,9 +205,9 @@ class _Reader:
                 advice = "write one requirement a line; pip install --help lists the options"
                 self._refuse(where, f"{name} is no option of a requirements file", advice)
             elif self._check_address(value or "", name=name, where=where):
-                kept += [name] if value is None else [name, value]
-        if kept:
-            self.lines.append(RequirementLine(where, " ".join(kept), is_constraint=is_constraint))
+                # each on its own line: uv reads no second one
+                option = name if value is None else f"{name} {value}"
+                self.lines.append(RequirementLine(where, option, is_constraint=is_constraint))
 
     def _editable(self, source: str, *, where: str) -> None:
         if self._stands_for_own(sources.name_of(source), where=where):

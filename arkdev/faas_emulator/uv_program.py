@@ -7,11 +7,13 @@ import contextlib
 import importlib
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import MissingExtraError
+from arkdev.errors import MissingExtraError, RequirementsError
+from arkdev.faas_emulator.requirement_sources import shown
 
 _INSTALL = 'pip install "arkdev[faas]"'
 _VARIABLES = {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"}
@@ -26,8 +28,38 @@ def find_uv() -> str:
         return str(uv.find_uv_bin())
     except (ImportError, FileNotFoundError) as error:
         raise MissingExtraError(
-            "uv makes the environments of functions, and it is not installed", hint=_INSTALL
+            "uv is not installed; it says what an environment has, and makes those of functions",
+            hint=_INSTALL,
         ) from error
+
+
+def ask_uv(*arguments: str, given: str = "") -> str:
+    """Run uv to its end, `given` on its standard input, and return what it prints.
+
+    Raises `RequirementsError` with uv's words when it refuses, and `MissingExtraError`.
+    """
+    done = subprocess.run(
+        [find_uv(), "--quiet", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+        env=_environment(),
+    )
+    if done.returncode:
+        said = "\n  ".join(map(shown, done.stderr.strip().splitlines()[-8:]))
+        raise RequirementsError(
+            f"uv {' '.join(arguments[:2])} failed: {said or 'it does not say why'}",
+            hint="--python names another environment",
+        )
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    environ = {name: text for name, text in os.environ.items() if name not in _NOT_PASSED_ON}
+    return {**environ, **_VARIABLES}
 
 
 async def run_uv(arguments: Sequence[str], *, folder: Path, on_line: Callable[[str], None]) -> int:
@@ -35,12 +67,11 @@ async def run_uv(arguments: Sequence[str], *, folder: Path, on_line: Callable[[s
 
     When cancelled, uv and all that it started are ended.
     """
-    environ = {name: text for name, text in os.environ.items() if name not in _NOT_PASSED_ON}
     process = await asyncio.create_subprocess_exec(
         find_uv(),
         *arguments,
         cwd=folder,
-        env={**environ, **_VARIABLES},
+        env=_environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from arkdev import __version__
 from arkdev.endpoints.keys import find_api_key
@@ -24,6 +24,8 @@ from arkdev.endpoints.registry import list_endpoints, user_config_file, user_key
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode
 from arkdev.faas_emulator.engine_addresses import HOW_TO_START, engine_addresses
+from arkdev.faas_emulator.platforms import target
+from arkdev.faas_emulator.requirements import judge_requirements
 from arkdev.job.paths import shown_path
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
@@ -216,26 +218,27 @@ def _workspace(start: Path) -> tuple[Workspace | None, list[Check]]:
 
 
 def _requirements(path: Path) -> list[Check]:
-    """Whether the packages that the workspace names are installed, in versions that it allows."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
+    """Whether what the workspace names is installed here, and could be in a function."""
+    name = path.name
+    if not path.exists():
         return []
-    except (OSError, ValueError) as error:
-        return [Check("requirements.txt", Status.ERROR, str(error), "save it as UTF-8 text")]
-    unmet = []
-    for line in lines:
-        text = line.partition("#")[0].strip()
-        try:
-            need = Requirement(text)
-        except InvalidRequirement:
-            continue  # an option, a path or a link: pip's to read
-        if (need.marker is None or need.marker.evaluate()) and not _is_met(need):
-            unmet.append(text)
+    try:
+        found = judge_requirements(path, target=target())
+    except ArkdevError as error:
+        return [_of_error(name, error)]
+    needs = [line.requirement for line in found.lines if line.requirement is not None]
+    unmet = [
+        str(need)
+        for need in needs
+        if not need.url and (need.marker is None or need.marker.evaluate()) and not _is_met(need)
+    ]
     if unmet:
         detail = f"not installed: {', '.join(unmet)}"
-        return [Check("requirements.txt", Status.ERROR, detail, "pip install -r requirements.txt")]
-    return [Check("requirements.txt", Status.OK, "all installed")]
+        return [Check(name, Status.ERROR, detail, "pip install -r requirements.txt")]
+    if found.problems:
+        detail = f"a function cannot install it: {found.problems[0]}"
+        return [Check(name, Status.WARNING, detail, "arkdev freeze writes one that it can")]
+    return [Check(name, Status.OK, "all installed")]
 
 
 async def _endpoints(workspace: Workspace | None) -> list[Check]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
@@ -13,6 +13,7 @@ from arkdev.faas_emulator.freeze import Frozen, Pin, freeze
 from arkdev.faas_emulator.frozen_hashes import with_hashes
 from arkdev.faas_emulator.frozen_text import FrozenText, merged, read_author
 from arkdev.faas_emulator.installed_packages import default_interpreter, read_environment
+from arkdev.faas_emulator.package import plugin_package
 from arkdev.faas_emulator.platforms import DEFAULT_PLATFORM, DEFAULT_PYTHON, Target, target
 from arkdev.faas_emulator.plugin_imports import find_imports, own_files
 from arkdev.faas_emulator.requirement_lines import RequirementsText, logical_lines, read_text
@@ -72,13 +73,15 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
     options in requirements.txt that it cannot use; `MissingExtraError` without uv; `WorkspaceError`
     where there are no plugins.
     """
-    root = find_workspace(request.start).root
+    workspace = find_workspace(request.start)
+    root = workspace.root
+    package = {file.source for file in plugin_package(workspace).files}
     goal = target(request.platform, python=request.python_version)
     file = root / REQUIREMENTS_FILE
     old, judged = _read(file, root=root, goal=goal)
     lines = logical_lines(old.text) if old else []
     author = read_author(lines, judged, shown_name=shown_path(file))
-    imports = find_imports(root, _plugin_files(root))
+    imports = find_imports(root, _plugin_files(root, package))
     interpreter = request.python or default_interpreter(root, running=sys.executable)
     environment = read_environment(
         interpreter, modules=[imported.module for imported in imports.modules]
@@ -103,7 +106,7 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
         left_out=new.left_out,
         unused=tuple(sorted(environment.packages.keys() - pins.keys())),
         problems=judged.problems,
-        warnings=frozen.warnings,
+        warnings=(*_not_in_package(imports.files, package), *frozen.warnings),
         notes=frozen.notes,
     )
 
@@ -124,20 +127,23 @@ def _read(file: Path, *, root: Path, goal: Target) -> tuple[RequirementsText | N
     return text, judge_requirements(file, target=goal, root=root)
 
 
-def _plugin_files(root: Path) -> list[Path]:
+def _plugin_files(root: Path, package: Collection[Path]) -> list[Path]:
     """The files of the folder ``plugins``, and those of the plugins that the job names."""
     folder = root / PLUGIN_FOLDER
-    files = [
-        path
-        for path in sorted(folder.rglob("*.py"))
-        if not any(part.startswith(".") for part in path.relative_to(root).parts)
-    ]
+    files = [path for path in sorted(folder.rglob("*.py")) if path in package]
     files += [path for path in _named_by_job(root) if path not in files]
     if not files:
         raise WorkspaceError(
             "there are no plugins here", where=shown_path(root), hint="cd into a workspace"
         )
     return files
+
+
+def _not_in_package(files: Iterable[Path], package: Collection[Path]) -> list[LineFinding]:
+    """Warn of files that plugins import and that do not travel to the function."""
+    advice = "name it in [plugin.package] include of arkworkspace.toml; see .dockerignore too"
+    message = "plugins import it, and it is not in their package"
+    return [LineFinding(shown_path(path), message, advice) for path in files if path not in package]
 
 
 def _named_by_job(root: Path) -> Iterator[Path]:

@@ -91,6 +91,10 @@ class BlockingPoster:
             self._pool.put(connection)
             return answer
 
+    def close(self) -> None:
+        """Close the connections that wait for their next request."""
+        self._pool.close()
+
 
 class _Connection(NamedTuple):
     reader: asyncio.StreamReader
@@ -137,6 +141,12 @@ class AsyncPoster:
             else:
                 connection.close()
             return answer
+
+    def close(self) -> None:
+        """Close the connections of the running loop that wait for their next request."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            pool.close()
 
     def _request(self, path: str, data: bytes, *, key: str) -> bytes:
         host, port = self._address

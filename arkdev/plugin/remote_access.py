@@ -42,6 +42,12 @@ class GatewayConnections:
             self._posters[origin] = (AsyncPoster(origin), BlockingPoster(origin))
         return self._posters[origin]
 
+    def close(self) -> None:
+        """Close those that wait for their next request; on the loop that uses them."""
+        for posters in self._posters.values():
+            for poster in posters:
+                poster.close()
+
 
 class RemoteAccess:
     """Implements `arkdev.plugin.access.ModelAccess` and `arkdev.observe.attempt.Attempt`.

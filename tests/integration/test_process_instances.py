@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -52,6 +53,14 @@ def processes_of(instance_id: str) -> list[int]:
     return found
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to hold")
+
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
@@ -59,7 +68,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 async def test_what_a_plugin_left_behind_ends_with_its_instance(deployment):  # noqa: F811
     served = await deployment.start()
     await served.do("leaves_behind")
-    assert len(processes_of(served.instance.id)) == 3
+    wait_until(lambda: len(processes_of(served.instance.id)) == 3)
     await served.instance.stop()
     assert processes_of(served.instance.id) == []
 
@@ -149,14 +158,10 @@ def test_when_arkdev_is_killed_its_instances_end_and_the_next_one_removes_their_
     with subprocess.Popen(command, env=environment, cwd=folder, stdout=subprocess.PIPE) as arkdev:
         assert arkdev.stdout is not None
         instance_id = arkdev.stdout.readline().decode().strip()
-        assert len(processes_of(instance_id)) == 2
+        wait_until(lambda: len(processes_of(instance_id)) == 2)
         arkdev.kill()
     try:
-        for _ in range(100):
-            if not processes_of(instance_id):
-                break
-            asyncio.run(asyncio.sleep(0.05))
-        assert processes_of(instance_id) == []
+        wait_until(lambda: processes_of(instance_id) == [])
     finally:
         end_processes_of(instance_id)
     assert len(list(temporary.iterdir())) == 1

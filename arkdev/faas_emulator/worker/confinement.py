@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 from arkdev.faas_emulator.worker.wire import INSTANCE_VARIABLE
 
 _PROC = Path("/proc")
+_QUIET_LOOKS, _LOOK_EVERY_S = 2, 0.005
+"""A process that is just becoming another program has no environment for a moment."""
 
 
 def confine(settings: Mapping[str, Any]) -> None:
@@ -55,13 +58,14 @@ def end_processes_of(instance_id: str, *, spare: int | None = None) -> None:
     """
     if not instance_id or sys.platform != "linux":
         return
-    while True:
+    num_quiet = 0
+    while num_quiet < _QUIET_LOOKS:
         found = [pid for pid in _processes_of(instance_id) if pid != spare]
-        if not found:
-            return
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        num_quiet = 0 if found else num_quiet + 1
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _processes_of(instance_id: str) -> Iterator[int]:

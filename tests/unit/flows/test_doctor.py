@@ -72,6 +72,20 @@ def test_what_is_wrong_in_the_workspace_is_an_error_with_its_place(
     assert exit_code_of(checks.values()) == 2
 
 
+def test_requirements_that_a_function_cannot_install_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    path = tmp_path / "requirements.txt"
+    path.write_text("pydantic>=2\nark_sdk==0.2.11\n-e ./lib\n", encoding="utf-8")
+    check = diagnosed(tmp_path)["requirements.txt"]
+    assert check.status is Status.WARNING
+    assert "requirements.txt:3: `-e ./lib`" in check.detail
+    path.write_text("pydantic>=2\nark_sdk==0.2.11\n", encoding="utf-8")
+    assert diagnosed(tmp_path)["requirements.txt"].status is Status.OK
+    path.write_bytes("pydantic>=2\n".encode("utf-16-le"))
+    check = diagnosed(tmp_path)["requirements.txt"]
+    assert (check.status, "save the file as UTF-8" in check.fix) == (Status.ERROR, True)
+
+
 def test_a_key_file_that_others_can_read_is_an_error(tmp_path: Path, config: Path) -> None:
     keys = config / "keys.toml"
     keys.write_text('ARK_API_KEY = "sk-sentinel-123456"', encoding="utf-8")
