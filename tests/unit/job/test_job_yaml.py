@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import ExitCode, JobError
+from arkdev.job.capabilities import BackendName
+from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
 from arkdev.job.reader import read_job
 
@@ -230,6 +232,32 @@ def test_a_misspelt_hyperparameter_or_one_of_another_method_is_an_error(
     message = problems_of(tmp_path, text)
     assert message.startswith(f"job.yaml:{line}: hyperparameters.{name}: ")
     assert advice in message
+
+
+def test_a_name_that_the_workspace_declares_is_no_slip(tmp_path: Path) -> None:
+    """The platform may have a name that is one letter off another one, and more than is public."""
+    text = MINIMAL + "hyperparameters:\n  lrs: 1\n  clip_ratio_hihg: 0.3\n  topk: 4\n"
+    told = problems_of(tmp_path, text)
+    assert "clip_ratio_hihg" in told and "[hyperparameters] in arkworkspace.toml" in told
+    (tmp_path / "arkworkspace.toml").write_text(
+        '[hyperparameters]\nknown = ["clip_ratio_hihg", "topk"]\n', encoding="utf-8"
+    )
+    job = read(tmp_path, text)
+    assert job.hyperparameters == {"lrs": 1, "clip_ratio_hihg": 0.3, "topk": 4}
+    assert [warning.partition(": ")[2] for warning in job.warnings] == [
+        "hyperparameters.lrs: not a name that arkdev knows, so nothing checks it"
+        + job.warnings[0].partition("nothing checks it")[2]
+    ]
+    assert "loss_name" in problems_of(tmp_path, MINIMAL + "hyperparameters: {loss_name: 1}\n")
+    with pytest.raises(JobError, match="has no effect on debug.*arkworkspace.toml"):
+        require_supported(job, BackendName.DEBUG)
+    declared = '[hyperparameters]\nknown = ["clip_ratio_hihg", "topk", "lrs"]\n'
+    (tmp_path / "arkworkspace.toml").write_text(declared, encoding="utf-8")
+    job = read(tmp_path, text)
+    require_supported(job, BackendName.DEBUG)
+    assert job.warnings == ()
+    with pytest.raises(JobError, match="no effect on local"):
+        require_supported(job, BackendName.LOCAL)
 
 
 def test_a_hyperparameter_that_is_like_no_other_is_a_warning_with_its_line(tmp_path: Path) -> None:
