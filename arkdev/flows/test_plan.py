@@ -246,7 +246,12 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         tolerance=samples.tolerance,
         faults=faults,
         warnings=samples.warnings,
-        notes=(*notes, *notes_on_faults(faults), *(job.warnings if job else ())),
+        notes=(
+            *notes,
+            *notes_on_faults(faults),
+            *samples.notes,
+            *(job.warnings if job else ()),
+        ),
     )
 
 

@@ -585,3 +585,15 @@ def test_tok_advantages_without_token_ids_say_what_was_not_checked(job, arkdev: 
     run = rehearse(job, steps=1)
     (warning,) = [text for text in run.outcome.warnings if "tok_advantages" in text]
     assert "was not checked" in warning and "finite numbers" in warning
+
+
+def test_a_debug_run_is_not_graded_again_and_the_nearest_command_is_named(job, arkdev: Command):
+    run = rehearse(job, steps=1)
+    told = arkdev("replay", str(run.outcome.folder))
+    assert told.exit_code == 2
+    assert "is a debug run: its graders were told of each step" in told.err
+    assert "arkdev test plugin --n-sample 2`, then `arkdev replay latest`" in told.err.replace(
+        "\n", " "
+    )
+    assert arkdev("test", "plugin", "--n-sample", "2").exit_code == 0
+    assert arkdev("replay", "latest").exit_code == 0

@@ -249,7 +249,7 @@ def test_a_name_that_the_workspace_declares_is_no_slip(tmp_path: Path) -> None:
         + job.warnings[0].partition("nothing checks it")[2]
     ]
     assert "loss_name" in problems_of(tmp_path, MINIMAL + "hyperparameters: {loss_name: 1}\n")
-    with pytest.raises(JobError, match="has no effect on debug.*arkworkspace.toml"):
+    with pytest.raises(JobError, match=r"has no effect on debug.*arkworkspace\.toml"):
         require_supported(job, BackendName.DEBUG)
     declared = '[hyperparameters]\nknown = ["clip_ratio_hihg", "topk", "lrs"]\n'
     (tmp_path / "arkworkspace.toml").write_text(declared, encoding="utf-8")
