@@ -402,6 +402,14 @@ def test_a_file_that_is_no_job_gets_its_own_message(
         read_job(tmp_path)
 
 
+def test_a_control_character_is_told_with_its_place(tmp_path: Path) -> None:
+    told = problems_of(tmp_path, MINIMAL.replace("GRPO", "GR\x1fPO", 1))
+    assert told.startswith("job.yaml:")
+    assert "the control character U+001F" in told
+    line = MINIMAL[: MINIMAL.index("GRPO")].count("\n") + 1
+    assert told.startswith(f"job.yaml:{line}:")
+
+
 def test_bom_and_crlf_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_bytes(
         b"\xef\xbb\xbf" + DOCUMENTED.replace("\n", "\r\n").encode("utf-8")
@@ -414,6 +422,11 @@ def test_bom_and_crlf_change_nothing(tmp_path: Path) -> None:
 def test_aliases_stand_for_their_value(tmp_path: Path) -> None:
     job = read(tmp_path, MINIMAL + "      envs: &e {A: no}\n    - {plugin: 'p:f', envs: *e}\n")
     assert job.graders[1].envs == {"A": "no"}
+
+
+def test_an_anchor_that_is_given_again_counts_from_there_on(tmp_path: Path) -> None:
+    text = MINIMAL + "hyperparameters: {lr: &a 1, num_steps: &a 2, batch_size: *a}\n"
+    assert read(tmp_path, text).batch_size == 2
 
 
 def test_yaml_is_preferred_and_job_py_beside_it_is_not_run(tmp_path: Path) -> None:
