@@ -73,9 +73,11 @@ def test_documented_example_is_read(tmp_path: Path) -> None:
     assert (job.model_name, job.model_version) == ("doubao-seed-2-0-lite", "260428")
     assert job.rollout is not None
     assert job.rollout.reference == "plugins.weather_rollout:demo_rollout"
+    assert (job.rollout.name, job.rollout.envs) == ("demo_rollout", {"foo": "bar"})
     assert job.rollout.where == f"{tmp_path}/job.yaml:15"
     [grader] = job.graders
     assert (grader.name, grader.weight, grader.envs) == ("random_reward", 0.5, {"foo": "bar"})
+    assert grader.reference == "plugins.random_reward:random_reward_fn", "the YAML name may differ"
     assert job.training_files == (tmp_path / "data/mcj_rollout_test_dataset.jsonl",)
     assert job.source == tmp_path / "job.yaml"
     assert "your_api_key" not in repr(job)
