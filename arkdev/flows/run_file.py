@@ -22,6 +22,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError, UsageError
 from arkdev.flows.environment import environment
 from arkdev.job.capture import Submitter, submitting
+from arkdev.job.hyperparameters import declared_names
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.sessions.background import BackgroundLoop
@@ -87,6 +88,7 @@ def run_file(
     with ExitStack() as stack:
         if endpoint is not None:
             stack.enter_context(_served(endpoint.resolve(workspace), say=say))
+        stack.enter_context(declared_names(workspace.hyperparameters))
         if on_submit is not None:
             stack.enter_context(submitting(on_submit))
         stack.enter_context(_interpreter_state(file, arguments=arguments, root=workspace.root))
