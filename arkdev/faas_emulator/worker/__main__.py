@@ -9,6 +9,7 @@ SETTINGS is JSON: ``host`` to listen on (every address by default, as in a conta
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import signal
@@ -45,6 +46,7 @@ def main() -> None:
     confine(settings)
     output = InstanceOutput()
     output.take()
+    faulthandler.enable()  # tells where code was when a library brings the process down
     # the first process of a container is not ended by a signal that it does not handle
     signal.signal(signal.SIGTERM, _end)
     root = Path.cwd()
