@@ -1,0 +1,39 @@
+"""The size of the job that is forecast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arkdev.harness.forecast.observed import ObservedRun
+
+
+@dataclass(frozen=True)
+class JobSize:
+    """How much a job runs; None is not known."""
+
+    num_steps: int | None
+    batch_size: int
+    num_generations: int
+    num_samples: int | None = None
+    """Of the training set: more steps than an epoch has draw samples again."""
+
+    @property
+    def num_groups(self) -> int | None:
+        """Of all steps."""
+        return None if self.num_steps is None else self.num_steps * self.batch_size
+
+    @property
+    def prompts_per_step(self) -> int:
+        """Different samples in a step."""
+        return min(self.batch_size, self.num_samples or self.batch_size)
+
+    def num_prompts(self, run: ObservedRun) -> int:
+        """Return how many different samples the job draws; without `num_steps` those of the run.
+
+        A sample that is drawn again is no new one: its groups are as good or as bad as before.
+        """
+        if self.num_groups is None:
+            return max(1, len({group.sample_index for group in run.groups}))
+        return min(self.num_groups, self.num_samples or self.num_groups)
