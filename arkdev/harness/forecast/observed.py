@@ -97,7 +97,10 @@ class Observations:
             self.num_failed_attempts += sum(a.verdict != Verdict.SUCCESS for a in record.attempts)
         self._calls[record.trajectory_id] = _Calls(
             record.duration_s if record.is_first_of_call else None,
-            [(turn.response_id, turn.prompt_tokens, turn.completion_tokens) for turn in record.turns],
+            [
+                (turn.response_id, turn.prompt_tokens, turn.completion_tokens)
+                for turn in record.turns
+            ],
         )
         if record.sample_index not in self.prompts and record.messages:
             self.prompts[record.sample_index] = _question(record.messages)

@@ -3,8 +3,8 @@
 Nominal 90 %, of two kinds, because they answer two questions:
 
 * *true* (a confidence interval): what endless such runs would give on the average;
-* *job* (a prediction interval): what one such job, or step, itself will give. Wider: chance comes in
-  twice, in what was measured and in what is to come.
+* *job* (a prediction interval): what one such job, or step, itself will give. Wider: chance comes
+  in twice, in what was measured and in what is to come.
 
 The unit is the prompt: rollouts of one prompt, and groups of one prompt in several epochs, are not
 independent. So each number is made from a (sum, count) pair for every prompt.
@@ -89,7 +89,7 @@ class Clusters:
         if variance < _ALL_EQUAL * mean * mean or len(rest) < 3:
             return 0.0
         third = math.fsum(r**3 for r in rest) / len(rest)
-        return third / variance**1.5 * len(rest) / (len(rest) - 2)
+        return third / math.sqrt(variance) ** 3 * len(rest) / (len(rest) - 2)
 
 
 def too_few(num_prompts: float) -> str:
@@ -141,8 +141,8 @@ def mean_value(clusters: Clusters, *, num_future: float) -> Quantity:
 
     The true mean by Student's t with the standard error clustered by prompt, corrected for skewness
     by Hall's transformation ("On the Removal of Skewness by Transformation", 1992): tokens and
-    durations have a long upper tail, and few groups seldom show it. The mean of `num_future` prompts
-    to come has their own chance added in quadrature on each side (Zou and Donner 2008).
+    durations have a long upper tail, and few groups seldom show it. The mean of `num_future`
+    prompts to come has their own chance added in quadrature on each side (Zou and Donner 2008).
     """
     mean, error = clusters.mean, clusters.standard_error
     problem = too_few(clusters.num_prompts)

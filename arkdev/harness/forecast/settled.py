@@ -35,7 +35,7 @@ class SettledPrompts:
     always_solved: tuple[SettledPrompt, ...]
     never_solved: tuple[SettledPrompt, ...]
     signal_after_solved: Quantity
-    """The chance that the next group of a prompt that was always solved has a signal all the same."""
+    """The chance that the next group of a prompt that was always solved has a signal."""
     signal_after_unsolved: Quantity
     fewest_rollouts: int
     """Of a prompt in these lists."""

@@ -1,4 +1,4 @@
-"""The signal of a job: which groups teach something, in a batch, per 1,000 samples, by group size."""
+"""The signal of a job: how many groups teach, in a batch, per 1,000 samples, by group size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from arkdev.harness.forecast.quantity import (
     Clusters,
     Interval,
     Quantity,
-    mean_value,
     share,
     too_few,
 )
@@ -110,10 +109,10 @@ class SignalSource:
 
 def forecast_signal(run: ObservedRun, source: SignalSource, size: JobSize) -> SignalForecast:
     """Return the signal of a job of that size."""
-    n, per_step = size.num_generations, size.prompts_per_step
+    n, per_step = size.num_generations, size.groups_per_step
     useful, _ = source.useful(n, num_future=size.num_prompts(run))
     kept = by_prompt([g for g in run.groups if g.is_kept], lambda g: float(not g.has_signal))
-    per_batch = source.useful(n, num_future=per_step)[0].times(size.batch_size)
+    per_batch = source.useful(n, num_future=per_step)[0].times(size.groups_per_step)
     sizes = sorted({*SIZES, n}) if run.num_generations > 1 else [n]
     return SignalForecast(
         zero_variance=_zero_variance(run, source, size, kept),
@@ -163,19 +162,12 @@ def _trajectories(
     run: ObservedRun, source: SignalSource, size: JobSize, per_batch: Quantity
 ) -> Quantity:
     if size.num_generations == run.num_generations:
-        values = by_prompt(run.groups, lambda g: float(g.num_with_advantage))
-        most = float(size.batch_size * size.num_generations)
-        found = mean_value(values, num_future=size.prompts_per_step).times(size.batch_size)
-        return Quantity(found.value, _at_most(found.true, most), _at_most(found.job, most), found.why)
+        values = by_prompt(run.groups, lambda g: g.num_with_advantage / g.num_members)
+        found = share(values, num_future=size.groups_per_step, is_binary=False)
+        return found.times(size.groups_per_step * size.num_generations)
     if source.is_two_valued:  # each member of a group with both values is off the mean
         return per_batch.times(size.num_generations)
     return Quantity(None, why=f"measured with {run.num_generations} rollouts of each sample")
-
-
-def _at_most(interval: Interval | None, most: float) -> Interval | None:
-    if interval is None or interval.high is None:
-        return interval
-    return Interval(min(interval.low, most), min(interval.high, most))
 
 
 def _at(source: SignalSource, num_generations: int) -> SignalAt:
@@ -188,9 +180,10 @@ def _groups_wanted(useful: Quantity) -> int | None:
     if useful.value is None:
         return None
     interval = useful.true
-    if interval is not None:
-        if interval.high is None or interval.high - interval.low <= 2 * _WANTED_HALF:
-            return None
+    if interval is not None and (
+        interval.high is None or interval.high - interval.low <= 2 * _WANTED_HALF
+    ):
+        return None
     p = min(0.8, max(0.2, useful.value))
     return math.ceil(Z**2 * p * (1 - p) / _WANTED_HALF**2)
 

@@ -20,14 +20,19 @@ class JobSize:
     """Of the training set: more steps than an epoch has draw samples again."""
 
     @property
-    def num_groups(self) -> int | None:
-        """Of all steps."""
-        return None if self.num_steps is None else self.num_steps * self.batch_size
+    def groups_per_step(self) -> int:
+        """Of a full batch: no sample is in a step twice."""
+        return min(self.batch_size, self.num_samples or self.batch_size)
 
     @property
-    def prompts_per_step(self) -> int:
-        """Different samples in a step."""
-        return min(self.batch_size, self.num_samples or self.batch_size)
+    def num_groups(self) -> int | None:
+        """Of all steps; the last batch of an epoch holds what is left (`job.batches`)."""
+        if self.num_steps is None:
+            return None
+        if self.num_samples is None:
+            return self.num_steps * self.batch_size
+        num_epochs, rest = divmod(self.num_steps, -(-self.num_samples // self.batch_size))
+        return num_epochs * self.num_samples + rest * self.batch_size
 
     def num_prompts(self, run: ObservedRun) -> int:
         """Return how many different samples the job draws; without `num_steps` those of the run.

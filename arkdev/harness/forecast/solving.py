@@ -1,12 +1,13 @@
 """pass@k, over all prompts and by how hard they are.
 
 pass@k is the unbiased estimator of Chen et al. (2021, `group_numbers.pass_at_k`), over the complete
-groups. Difficulty is a success rate, and prompts binned by the rollouts that are then averaged would
-look more different than they are: those that were lucky would fall into the easy bins, and their
-luck would be counted once more. So a group is binned by h = n // 2 of its rollouts and pass@k taken
-from the other n - h, averaged over all ways to choose the h: of n with c successes, s of the h are
-successes with the hypergeometric probability C(c, s) C(n-c, h-s) / C(n, h), and the others give
-pass_at_k(n - h, c - s, k). That is unbiased for prompts that succeed s of h times, for k ≤ n - h.
+groups. Difficulty is a success rate, and prompts binned by the rollouts that are then averaged
+would look more different than they are: those that were lucky would fall into the easy bins, and
+their luck would be counted once more. So a group is binned by h = n // 2 of its rollouts and pass@k
+taken from the other n - h, averaged over all ways to choose the h: of n with c successes, s of the
+h are successes with the hypergeometric probability C(c, s) C(n-c, h-s) / C(n, h), and the others
+give pass_at_k(n - h, c - s, k). That is unbiased for prompts that succeed s of h times, for
+k ≤ n - h.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def forecast_solving(run: ObservedRun, size: JobSize) -> SolvingForecast | None:
             PassAt(
                 k,
                 share(
-                    by_prompt(complete, lambda g, k=k: _pass_at(g, successes(g), k)),
+                    by_prompt(complete, _pass_at(k, successes)),
                     num_future=num_future,
                     is_binary=k == n,
                 ),
             )
-            for k in powers_up_to(n)
+            for k in sorted({*powers_up_to(n), max(1, n - n // 2)})
         ),
         num_binning=n // 2,
         difficulty=tuple(_bins(complete, successes, n, num_future)) if n > 1 else (),
@@ -99,8 +100,8 @@ def _counter(threshold: float) -> Callable[[ObservedGroup], int]:
     return lambda group: sum(reward >= threshold - _ROUNDING for reward in group.rewards)
 
 
-def _pass_at(group: ObservedGroup, successes: int, k: int) -> float:
-    return pass_at_k(len(group.rewards), c=successes, k=k)
+def _pass_at(k: int, successes: Callable[[ObservedGroup], int]) -> Callable[[ObservedGroup], float]:
+    return lambda group: pass_at_k(len(group.rewards), c=successes(group), k=k)
 
 
 def _bins(
@@ -110,9 +111,8 @@ def _bins(
     num_future: int,
 ) -> list[DifficultyBin]:
     h = n // 2
-    edges = {(0, 0): None, (1, h // 2): None, (h // 2 + 1, h - 1): None, (h, h): None}
     found = []
-    for low, high in edges:
+    for low, high in ((0, 0), (1, h // 2), (h // 2 + 1, h - 1), (h, h)):
         if low > high:
             continue
         passes = []

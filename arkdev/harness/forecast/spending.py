@@ -58,8 +58,10 @@ def forecast_tokens(run: ObservedRun, size: JobSize) -> TokenForecast:
         completion_per_step=of_step(lambda g: g.completion_tokens),
         prompt_total=of_job(lambda g: g.prompt_tokens),
         completion_total=of_job(lambda g: g.completion_tokens),
-        num_uncounted=sum(g.prompt_tokens is None or g.completion_tokens is None for g in run.groups),
-        judge_calls_per_step=None if per_group is None else per_group * size.batch_size,
+        num_uncounted=sum(
+            g.prompt_tokens is None or g.completion_tokens is None for g in run.groups
+        ),
+        judge_calls_per_step=None if per_group is None else per_group * size.groups_per_step,
     )
 
 
@@ -100,8 +102,8 @@ def _larger(run: ObservedRun, size: JobSize) -> float:
 def _per_step(
     run: ObservedRun, size: JobSize, value: Callable[[ObservedGroup], float | None]
 ) -> Quantity:
-    found = mean_value(by_prompt(run.groups, value), num_future=size.prompts_per_step)
-    return _known(found.times(size.batch_size * _larger(run, size)))
+    found = mean_value(by_prompt(run.groups, value), num_future=size.groups_per_step)
+    return _known(found.times(size.groups_per_step * _larger(run, size)))
 
 
 def _in_all(
@@ -117,5 +119,3 @@ def _known(quantity: Quantity) -> Quantity:
     if quantity.value is None:
         return Quantity(None, why="the endpoint counts no tokens")
     return quantity
-
-

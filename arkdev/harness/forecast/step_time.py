@@ -1,9 +1,10 @@
 """How long a step takes: the measured durations, scheduled as a job schedules them (decision 2).
 
-A step is `batch_size` samples, each with its rollouts. One slot is one running rollout, there are as
-many slots as `batch_size`, and a free slot takes the next rollout in order. A group is graded once
-its rollouts are done; a grader runs at most `request_concurrency` times at once. The step is over
-when the last group is graded. The update of the weights is not in it: no run here measures it.
+A step is `batch_size` samples, each with its rollouts. One slot is one running rollout, there are
+as many slots as `batch_size`, and a free slot takes the next rollout in order. A group is graded
+once its rollouts are done; a grader runs at most `request_concurrency` times at once. The step is
+over when the last group is graded. The smaller batch at the end of an epoch counts as a full one.
+The update of the weights is not in it: no run here measures it.
 
 Steps are drawn from whole prompts of the run, because rollouts of a prompt are alike, and the
 intervals are those of a bootstrap over prompts: the true mean from the mean of a few steps of each
@@ -70,7 +71,7 @@ class StepClock:
         return max(max(end for end, _ in done), self._graded(done))
 
     def _drawn(self, prompts: Sequence[Prompt], random: Random) -> float:
-        drawn = random.choices(prompts, k=self._size.batch_size)
+        drawn = random.choices(prompts, k=self._size.groups_per_step)
         groups = [one[0] if len(one) == 1 else random.choice(one) for one in drawn]
         return self.step_s(groups, random=random)
 
@@ -88,7 +89,9 @@ class StepClock:
         last = 0.0
         for index, grader in enumerate(self._graders):
             waiting = [
-                (end, group.gradings_s[index]) for end, group in done if len(group.gradings_s) > index
+                (end, group.gradings_s[index])
+                for end, group in done
+                if len(group.gradings_s) > index
             ]
             last = max(last, _last_grading(waiting, self._places(grader, len(waiting))))
         return last
@@ -121,7 +124,7 @@ def forecast_time(run: ObservedRun, size: JobSize, *, seed: int) -> TimeForecast
         return TimeForecast(Quantity(None, why=problem), Quantity(None, why=problem))
     prompts = _by_prompt(run)
     clock, random = StepClock(run, size), Random(seed)
-    work = size.batch_size * size.num_generations
+    work = size.groups_per_step * size.num_generations
     num_steps = max(1, min(_STEPS_OF_MEAN, _BUDGET // work))
     value = clock.mean_of(
         prompts, num_steps=max(4, min(_STEPS_OF_VALUE, 4 * _BUDGET // work)), random=random
@@ -175,5 +178,3 @@ def _unknown(run: ObservedRun, size: JobSize) -> str:
     if run.makes_groups and size.num_generations != run.num_generations:
         return "one call makes a group, and groups of another size were not timed"
     return ""
-
-

@@ -6,11 +6,12 @@ probability Σ w_j Binomial(c | n, p_j), and what is asked for is linear in the 
 share of groups of m with a signal, Σ w_j (1 - p_j^m - (1 - p_j)^m).
 
 The estimate is that of the greatest likelihood (Laird 1978), by EM. The interval is that of the
-profile likelihood: the smallest and the largest value among weights whose log-likelihood is at most
-t² / 2 below the greatest (Murphy and van der Vaart 2000; Student's t for few groups). Each end maximises the likelihood plus a
-multiple of the value, which EM does too. Whether a prompt that failed 8 times can be solved at all,
-8 rollouts do not say: the interval is as wide as that. A beta distribution instead of the grid, with
-or without shares of rates 0 and 1, would be narrower, and wrong where rates have two peaks.
+profile likelihood: the smallest and the largest value among weights whose log-likelihood is at
+most t² / 2 below the greatest (Murphy and van der Vaart 2000; Student's t for few groups). Each end
+maximises the likelihood plus a multiple of the value, which EM does too. Whether a prompt that
+failed 8 times can be solved at all, 8 rollouts do not say: the interval is as wide as that. With a
+beta distribution instead of the grid, also beside shares of rates 0 and 1, intervals are narrower
+and miss the truth where rates have two peaks (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ class SuccessModel:
             ]
             weights = _shared(taken, [factor * value for value in values])
         chances = [math.fsum(map(mul, weights, cell)) for cell in self._by_cell]
-        return _Fit(weights, math.fsum(n * math.log(c) for n, c in zip(self._counts, chances)))
+        return _Fit(
+            weights, math.fsum(n * math.log(c) for n, c in zip(self._counts, chances, strict=True))
+        )
 
 
 def _shared(taken: Sequence[float], pulls: Sequence[float]) -> list[float]:
