@@ -22,10 +22,11 @@ from arkdev.cli.terminal import (
 from arkdev.harness.forecast.forecast import Forecast
 from arkdev.harness.forecast.quantity import Interval, Quantity
 from arkdev.harness.forecast.settled import SettledPrompt, SettledPrompts
-from arkdev.harness.forecast.signal import AT_LEAST, MEASURED, MODEL, UNKNOWN, SignalForecast
+from arkdev.harness.forecast.signal import AT_LEAST, MODEL, SignalForecast
 from arkdev.harness.forecast.solving import SolvingForecast
 
 HEADERS = ("", "forecast", "true mean", "next one")
+SIZE_HEADERS = ("rollouts each", "useful of 1,000", "true mean", "known by")
 MEANING = (
     "Both intervals are 90 %. True mean: where endless runs would end up. Next one: what one such "
     "job, step or 1,000 samples will give."
@@ -76,7 +77,7 @@ def sections(forecast: Forecast, signs: Symbols) -> list[Section]:
     signal = forecast.signal
     if signal is not None and len(signal.by_num_generations) > 1:
         rows = list(size_rows(signal, dash=dash))
-        table = number_table(("rollouts each", "useful of 1,000", "true mean", "known by"), rows)
+        table = number_table(SIZE_HEADERS, rows)
         found.append(Section("Useful groups by num_generations", table))
     if forecast.solving is not None:
         found.append(_solving(forecast.solving, signs))
@@ -132,7 +133,7 @@ def main_rows(forecast: Forecast, *, dash: str) -> Iterator[Row]:
 
 def size_rows(signal: SignalForecast, *, dash: str) -> Iterator[Row]:
     """Yield useful groups for each number of generations."""
-    known_by = {MEASURED: "measured", MODEL: "success rates", UNKNOWN: "not known"}
+    known_by = {MODEL: "success rates", AT_LEAST: "lower bound"}
     for at in signal.by_num_generations:
         value = _value(at.useful_per_1000, amount, dash=dash)
         if at.how == AT_LEAST and value != dash:

@@ -73,7 +73,7 @@ def observed_run(reader: RunReader) -> ObservedRun:
         makes_groups=makes_groups,
         has_rewards_as_signal=_method(settings) not in _OTHER_SIGNAL,
         num_failed_attempts=observations.num_failed_attempts,
-        judge_calls=_judge_calls(reader),
+        judge_calls=_judge_calls(reader, observations.num_graded),
     )
 
 
@@ -110,11 +110,11 @@ def _grader(document: Mapping[str, Any]) -> ObservedGrader:
     )
 
 
-def _judge_calls(reader: RunReader) -> int | None:
-    """Return the calls that went to the scripted judge; others went past arkdev."""
+def _judge_calls(reader: RunReader, num_graded: int) -> float | None:
+    """Return the calls to the scripted judge for each trajectory; others went past arkdev."""
     calls = [event.get("calls") for event in reader.events() if event.get("kind") == "judge"]
     known = [number for number in calls if isinstance(number, int)]
-    return sum(known) if known and sum(known) else None
+    return sum(known) / num_graded if sum(known) and num_graded else None
 
 
 def _notes(reader: RunReader, run: ObservedRun, size: JobSize) -> list[str]:

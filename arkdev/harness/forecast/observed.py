@@ -87,6 +87,8 @@ class Observations:
     """The beginning of each sample's question."""
     num_failed_attempts: int = 0
     """Attempts that did not end well; nobody counted their tokens."""
+    num_graded: int = 0
+    """Trajectories that were graded, in rounds of validation too."""
     _calls: dict[str, _Calls] = field(default_factory=dict)
 
     def add_trajectory(self, record: TrajectoryRecord) -> None:
@@ -107,6 +109,7 @@ class Observations:
 
     def add_group(self, record: GroupRecord, *, num_generations: int) -> None:
         """Note one finished group, after its trajectories."""
+        self.num_graded += sum(reward is not None for reward in record.rewards)
         if record.phase == TEST:
             return
         calls = [self._calls.pop(name) for name in record.trajectory_ids if name in self._calls]
@@ -145,8 +148,8 @@ class ObservedRun:
     has_rewards_as_signal: bool
     """False where a critic or a teacher gives the signal: equal rewards say nothing there."""
     num_failed_attempts: int = 0
-    judge_calls: int | None = None
-    """Model calls of graders; None: not known, they went past arkdev."""
+    judge_calls: float | None = None
+    """Model calls of graders for each graded trajectory; None: not known, they went past arkdev."""
 
 
 def by_prompt(

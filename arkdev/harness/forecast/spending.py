@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,9 +51,8 @@ def forecast_tokens(run: ObservedRun, size: JobSize) -> TokenForecast:
     def of_job(value: Callable[[ObservedGroup], float | None]) -> Quantity:
         return _in_all(run, size, value)
 
-    calls = run.judge_calls
-    per_group = None if calls is None or not run.groups else calls / len(run.groups)
-    per_group = None if per_group is None else per_group * _larger(run, size)
+    graded = math.fsum(len(group.rewards) for group in run.groups) / max(1, len(run.groups))
+    judged = None if run.judge_calls is None else run.judge_calls * graded * _larger(run, size)
     return TokenForecast(
         prompt_per_step=of_step(lambda g: g.prompt_tokens),
         completion_per_step=of_step(lambda g: g.completion_tokens),
@@ -61,7 +61,7 @@ def forecast_tokens(run: ObservedRun, size: JobSize) -> TokenForecast:
         num_uncounted=sum(
             g.prompt_tokens is None or g.completion_tokens is None for g in run.groups
         ),
-        judge_calls_per_step=None if per_group is None else per_group * size.groups_per_step,
+        judge_calls_per_step=None if judged is None else judged * size.groups_per_step,
     )
 
 
