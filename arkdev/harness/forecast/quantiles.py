@@ -6,6 +6,7 @@ The core of arkdev has no scipy; these three are all that the intervals of a for
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 _TINY = 1e-300
 _PRECISION = 1e-13
@@ -37,7 +38,7 @@ def beta_quantile(fraction: float, a: float, b: float) -> float:
     0.13535
     """
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         if beta_cdf(middle, a, b) < fraction:
             low = middle
@@ -46,6 +47,7 @@ def beta_quantile(fraction: float, a: float, b: float) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=256)
 def t_quantile(fraction: float, degrees: float) -> float:
     """Return the quantile of Student's t, for a fraction above one half.
 

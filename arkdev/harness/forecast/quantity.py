@@ -102,10 +102,11 @@ def too_few(num_prompts: float) -> str:
 def share(clusters: Clusters, *, num_future: float, is_binary: bool = True) -> Quantity:
     """Return the mean of values in 0..1, which are 0 or 1 each when `is_binary`.
 
-    The true share by the interval of Jeffreys (Brown, Cai and DasGupta, "Interval Estimation for a
-    Binomial Proportion", 2001), on the effective number of values: the number divided by the
+    The true share by the intervals of Wilson and of Jeffreys, the wider one at each end (Brown, Cai
+    and DasGupta, "Interval Estimation for a Binomial Proportion", 2001): with 20 groups either alone
+    covers fewer than 85 % at some shares. The number of values is the effective one: divided by the
     design effect of the prompts (Korn and Graubard 1998, also for the factor with Student's t).
-    The share of `num_future` prompts to come by the beta-binomial that follows from it.
+    The share of `num_future` prompts to come by the beta-binomial that follows from Jeffreys'.
     """
     mean, error = clusters.mean, clusters.standard_error
     problem = too_few(clusters.num_prompts)
@@ -114,13 +115,22 @@ def share(clusters: Clusters, *, num_future: float, is_binary: bool = True) -> Q
     num_prompts = clusters.num_prompts
     number = _effective(clusters, mean, error)
     a, b = mean * number + 0.5, (1 - mean) * number + 0.5
-    low = 0.0 if mean < _ALL_EQUAL else beta_quantile(TAIL, a, b)
+    wilson = _wilson(mean, number)
+    low = 0.0 if mean < _ALL_EQUAL else min(wilson.low, beta_quantile(TAIL, a, b))
     high = 1.0 if mean > 1 - _ALL_EQUAL else beta_quantile(1 - TAIL, a, b)
+    high = max(high, wilson.high or 0.0)
     trials = num_future if is_binary else num_future * number / num_prompts
     trials = max(1.0, trials if is_binary else round(trials))
     return Quantity(
         mean, Interval(low, high), Interval(*beta_binomial_shares(trials, a, b, tail=TAIL))
     )
+
+
+def _wilson(mean: float, number: float) -> Interval:
+    centre = (mean + Z * Z / 2 / number) / (1 + Z * Z / number)
+    half = Z / (1 + Z * Z / number)
+    half *= math.sqrt(mean * (1 - mean) / number + Z * Z / 4 / number**2)
+    return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
 def _effective(clusters: Clusters, mean: float, error: float) -> float:

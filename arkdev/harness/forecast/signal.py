@@ -107,20 +107,22 @@ class SignalSource:
         return _product(self.model().signal(size, num_future=num_future), kept), MODEL
 
 
-def forecast_signal(run: ObservedRun, source: SignalSource, size: JobSize) -> SignalForecast:
-    """Return the signal of a job of that size."""
+def forecast_signal(
+    run: ObservedRun, source: SignalSource, size: JobSize, *, sizes: Sequence[int] = SIZES
+) -> SignalForecast:
+    """Return the signal of a job of that size, and how it would be with groups of `sizes`."""
     n, per_step = size.num_generations, size.groups_per_step
     useful, _ = source.useful(n, num_future=size.num_prompts(run))
     kept = by_prompt([g for g in run.groups if g.is_kept], lambda g: float(not g.has_signal))
     per_batch = source.useful(n, num_future=per_step)[0].times(size.groups_per_step)
-    sizes = sorted({*SIZES, n}) if run.num_generations > 1 else [n]
+    shown = sorted({*sizes, n}) if run.num_generations > 1 else [n]
     return SignalForecast(
         zero_variance=_zero_variance(run, source, size, kept),
         useful_per_1000=source.useful(n, num_future=PER)[0].times(PER),
         useful_per_step=per_batch,
         trajectories_per_step=_trajectories(run, source, size, per_batch),
         left=dict(Counter(g.why_left for g in run.groups if not g.is_kept)),
-        by_num_generations=tuple(_at(source, one) for one in sizes),
+        by_num_generations=tuple(_at(source, one) for one in shown),
         groups_wanted=_groups_wanted(useful),
     )
 
