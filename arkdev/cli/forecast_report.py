@@ -32,7 +32,8 @@ MEANING = (
     "job, step or 1,000 samples will give."
 )
 _MAX_PROMPTS = 8
-_MIN_SHOWN = 5.0
+_LIKELY = 0.5
+"""A chance of a signal from which on a prompt is kept."""
 
 Row = tuple[str, str, str, str]
 Format = Callable[[float], str]
@@ -174,13 +175,15 @@ def difficulty_rows(solving: SolvingForecast, *, dash: str) -> Iterator[tuple[st
 def settled_lines(settled: SettledPrompts) -> Iterator[tuple[str, list[str]]]:
     """Yield a line for the prompts to drop and to make easier, with some of them."""
     kinds = (
-        (settled.always_solved, "always solved: drop or harden", settled.signal_after_solved),
-        (settled.never_solved, "never solved: make easier", settled.signal_after_unsolved),
+        (settled.always_solved, "always solved", "drop or harden", settled.signal_after_solved),
+        (settled.never_solved, "never solved", "make easier", settled.signal_after_unsolved),
     )
-    for prompts, what, again in kinds:
+    for prompts, what, advice, again in kinds:
         if not prompts:
             continue
-        line = f"{len(prompts)} of {settled.num_prompts} prompts {what}"
+        is_open = settled.is_too_few or (again.value or 0.0) > _LIKELY
+        advice = " so far" if is_open else f": {advice}"
+        line = f"{len(prompts)} of {settled.num_prompts} prompts {what}{advice}"
         if again.value is not None and again.true is not None and again.true.high is not None:
             low, high = percent(again.true.low), percent(again.true.high)
             line += f"; next time {percent(again.value)} of them have a signal ({low} to {high})"
@@ -221,7 +224,7 @@ def row(name: str, quantity: Quantity, shown: Format, *, dash: str) -> Row:
     """Return the row of one quantity."""
     return (
         name,
-        _value(quantity, shown, dash=dash),
+        _value(quantity, shown, dash="not known"),
         _interval(quantity.true, shown, dash=dash),
         _interval(quantity.job, shown, dash=dash),
     )
@@ -301,7 +304,8 @@ def _reasons(forecast: Forecast) -> Iterator[str]:
     for name, found in quantities.items():
         for quantity in found:
             if quantity.why:
-                yield f"{name} not known: {quantity.why}"
+                known = "not known" if quantity.value is None else "without an interval"
+                yield f"{name} {known}: {quantity.why}"
 
 
 def _value(quantity: Quantity, shown: Format, *, dash: str) -> str:

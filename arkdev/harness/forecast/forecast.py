@@ -39,7 +39,7 @@ class Forecast:
     solving: SolvingForecast | None
     """None: no group is complete."""
     settled: SettledPrompts | None
-    """None as for `signal`."""
+    """None as for `signal`, and with one rollout of each prompt."""
     time: TimeForecast
     tokens: TokenForecast
     cost: CostForecast | None
@@ -66,7 +66,7 @@ def forecast_job(
     if run.has_rewards_as_signal and run.groups:
         source = SignalSource(run)
         signal = forecast_signal(run, source, size)
-        settled = settled_prompts(run, source, size)
+        settled = settled_prompts(run, source, size) if run.num_generations > 1 else None
     time = forecast_time(run, size, seed=seed)
     return Forecast(
         level=LEVEL,

@@ -103,10 +103,10 @@ def share(clusters: Clusters, *, num_future: float, is_binary: bool = True) -> Q
     """Return the mean of values in 0..1, which are 0 or 1 each when `is_binary`.
 
     The true share by the intervals of Wilson and of Jeffreys, the wider one at each end (Brown, Cai
-    and DasGupta, "Interval Estimation for a Binomial Proportion", 2001): with 20 groups either alone
-    covers fewer than 85 % at some shares. The number of values is the effective one: divided by the
-    design effect of the prompts (Korn and Graubard 1998, also for the factor with Student's t).
-    The share of `num_future` prompts to come by the beta-binomial that follows from Jeffreys'.
+    and DasGupta, "Interval Estimation for a Binomial Proportion", 2001): with 20 groups either
+    alone covers fewer than 85 % at some shares. The number of values is the effective one: divided
+    by the design effect of the prompts (Korn and Graubard 1998, also for the factor with Student's
+    t). The share of `num_future` prompts to come by the beta-binomial that follows from Jeffreys'.
     """
     mean, error = clusters.mean, clusters.standard_error
     problem = too_few(clusters.num_prompts)

@@ -21,8 +21,10 @@ from random import Random
 
 from arkdev.harness.bootstrap import Estimate, bootstrapped
 from arkdev.harness.forecast.observed import ObservedGrader, ObservedGroup, ObservedRun
-from arkdev.harness.forecast.quantity import Interval, Quantity, too_few
+from arkdev.harness.forecast.quantiles import t_quantile
+from arkdev.harness.forecast.quantity import TAIL, Interval, Quantity, too_few
 from arkdev.harness.forecast.size import JobSize
+from arkdev.harness.thresholds import Z
 
 _STEPS_OF_MEAN = 8
 _STEPS_OF_VALUE = 24
@@ -130,18 +132,31 @@ def forecast_time(run: ObservedRun, size: JobSize, *, seed: int) -> TimeForecast
         prompts, num_steps=max(4, min(_STEPS_OF_VALUE, 4 * _BUDGET // work)), random=random
     )
 
-    def resampled(count: int) -> Estimate:
-        return bootstrapped(
+    def resampled(count: int) -> Interval | None:
+        estimate = bootstrapped(
             prompts,
             lambda drawn: clock.mean_of(drawn, num_steps=count, random=random),
             seed=seed,
             work=count * work,
         )
+        return _wider(estimate, value, num_prompts=len(prompts))
 
-    why = too_few(len(prompts))
-    true = _interval(resampled(num_steps)) if not why else None
-    step = Quantity(value, true, _interval(resampled(1)) if not why else None, why)
+    step = Quantity(value, resampled(num_steps), resampled(1), too_few(len(prompts)))
     return TimeForecast(step, _total(step, size))
+
+
+def _wider(estimate: Estimate, value: float, *, num_prompts: int) -> Interval | None:
+    """Return the interval, as much wider as Student's t and a sample variance are at this size.
+
+    Percentiles of a bootstrap of few are too near (Hesterberg 2015, "What Teachers Should Know
+    about the Bootstrap", section 4.3).
+    """
+    if estimate.low is None or estimate.high is None:
+        return None
+    degrees = num_prompts - 1
+    factor = t_quantile(1 - TAIL, degrees) / Z * math.sqrt(num_prompts / degrees)
+    low, high = (value + factor * (end - value) for end in (estimate.low, estimate.high))
+    return Interval(max(0.0, low), high)
 
 
 def _total(step: Quantity, size: JobSize) -> Quantity:
@@ -158,10 +173,6 @@ def _total(step: Quantity, size: JobSize) -> Quantity:
     ]
     job = Interval(max(0.0, step.value - ends[0]), step.value + ends[1])
     return Quantity(step.value, step.true, job).times(size.num_steps)
-
-
-def _interval(estimate: Estimate) -> Interval | None:
-    return None if estimate.low is None else Interval(estimate.low, estimate.high)
 
 
 def _by_prompt(run: ObservedRun) -> list[Prompt]:
