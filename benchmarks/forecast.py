@@ -182,6 +182,8 @@ def realized(run: ObservedRun, size: JobSize, part: str, random: Random) -> Numb
     if part == "sizes":
         return {}
     values = dict(_values(run, size, part))
+    if part == "solving":
+        return values
     of_step = dict(_values(step, size, part))
     return {name: (of_step if "of a step" in name else values)[name] for name in values}
 
@@ -228,12 +230,15 @@ def simulate(
 
     coverage = Coverage()
     truth = _truth(drawn, size, part, random)
+    signals = (
+        [group.has_signal for group in drawn(_TRUTH_GROUPS).groups] if part == "signal" else []
+    )
     for _ in range(simulations):
         run = drawn(num_groups)
         assert size.num_groups is not None
         job = realized(drawn(size.num_groups), size, part, random)
         if part == "signal":
-            job[PER_1000] = sum(group.has_signal for group in drawn(1000).groups)
+            job[PER_1000] = sum(random.choices(signals, k=1000))
         for name, quantity in forecasts(run, size, part):
             coverage.add(f"{name}|true", quantity.true, truth.get(name))
             coverage.add(f"{name}|next", quantity.job, job.get(name))

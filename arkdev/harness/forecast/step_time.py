@@ -68,7 +68,8 @@ class StepClock:
             for call_s in self._calls(group, random):
                 free_at = slots[0] + call_s
                 heapq.heapreplace(slots, free_at)
-                end = max(end, free_at)
+                if free_at > end:
+                    end = free_at
             done.append((end, group))
         return max(max(end for end, _ in done), self._graded(done))
 
