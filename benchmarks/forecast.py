@@ -42,7 +42,6 @@ PRICES = Prices("money", None, {"m": ModelPrice(1.0, 4.0)})
 PARTS = ("signal", "solving", "spending", "time", "sizes")
 GRADERS = (ObservedGrader("one", max_calls=512, is_single=False),)
 PER_1000 = "useful per 1,000"
-_TRUTH_GROUPS = 20_000
 
 Numbers = dict[str, float]
 """A quantity's name → its value in one run, or its truth."""
@@ -217,7 +216,13 @@ class Coverage:
 
 
 def simulate(
-    population: Population, design: tuple[int, int], part: str, *, simulations: int, seed: int
+    population: Population,
+    design: tuple[int, int],
+    part: str,
+    *,
+    simulations: int,
+    seed: int,
+    truth_groups: int = 20_000,
 ) -> dict[str, tuple[float, int]]:
     """Return the coverage of the part's intervals over that many simulated runs."""
     num_groups, n = design
@@ -229,10 +234,8 @@ def simulate(
         return run_of(groups, n, slots=size.batch_size)
 
     coverage = Coverage()
-    truth = _truth(drawn, size, part, random)
-    signals = (
-        [group.has_signal for group in drawn(_TRUTH_GROUPS).groups] if part == "signal" else []
-    )
+    truth = _truth(drawn, size, part, random, truth_groups)
+    signals = [group.has_signal for group in drawn(truth_groups).groups] if part == "signal" else []
     for _ in range(simulations):
         run = drawn(num_groups)
         assert size.num_groups is not None
@@ -245,20 +248,21 @@ def simulate(
     return coverage.shares()
 
 
-def _truth(drawn: Callable[..., ObservedRun], size: JobSize, part: str, random: Random) -> Numbers:
+def _truth(
+    drawn: Callable[..., ObservedRun], size: JobSize, part: str, random: Random, num_groups: int
+) -> Numbers:
     n = size.num_generations
     if part == "sizes":
         return {
-            f"useful share, n = {m}": sum(g.has_signal for g in drawn(_TRUTH_GROUPS, m).groups)
-            / _TRUTH_GROUPS
+            f"useful share, n = {m}": sum(g.has_signal for g in drawn(num_groups, m).groups)
+            / num_groups
             for m in (n // 2, n * 2)
         }
+    run = drawn(num_groups)
     if part == "time":
-        run = drawn(_TRUTH_GROUPS)
-        whole = replace(size, num_steps=1)
-        mean = realized(run, whole, part, random)["time of all steps"]
+        mean = realized(run, replace(size, num_steps=1), part, random)["time of all steps"]
         return {"time of a step": mean, "time of all steps": mean * (size.num_steps or 1)}
-    return dict(_values(drawn(_TRUTH_GROUPS), size, part))
+    return dict(_values(run, size, part))
 
 
 def halves(run: ObservedRun, part: str, *, splits: int, seed: int) -> dict[str, tuple[float, int]]:

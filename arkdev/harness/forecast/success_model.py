@@ -51,6 +51,7 @@ class SuccessModel:
         self._counts = list(counts.values())
         self._num_groups = math.fsum(self._counts)
         self._t = t_quantile(1 - TAIL, max(1.0, self._num_groups - 1))
+        self._signals: dict[int, Quantity] = {}
         by_cell = [[_binomial(n, c, p) for p in RATES] for n, c in counts]
         self._by_cell = by_cell
         self._by_rate = list(zip(*by_cell, strict=True))
@@ -59,7 +60,10 @@ class SuccessModel:
 
     def signal(self, num_generations: int, *, num_future: float) -> Quantity:
         """Return the share of groups of any size in which some are solved and some are not."""
-        found = self._profiled([_mixed(p, num_generations) for p in RATES])
+        found = self._signals.get(num_generations)
+        if found is None:
+            found = self._profiled([_mixed(p, num_generations) for p in RATES])
+            self._signals[num_generations] = found
         value, true = found.value, found.true
         assert value is not None and true is not None and true.high is not None
         own = self._t * math.sqrt(value * (1 - value) / num_future)
@@ -106,11 +110,11 @@ class SuccessModel:
         """Maximise the log-likelihood + factor · Σ w · value by EM, from `weights` on."""
         for _ in range(num):
             ratios = [
-                number / math.fsum(map(mul, weights, cell))
+                number / sum(map(mul, weights, cell))
                 for number, cell in zip(self._counts, self._by_cell, strict=True)
             ]
             taken = [
-                max(weight * math.fsum(map(mul, ratios, rate)), self._num_groups * _LEAST)
+                max(weight * sum(map(mul, ratios, rate)), self._num_groups * _LEAST)
                 for weight, rate in zip(weights, self._by_rate, strict=True)
             ]
             weights = _shared(taken, [factor * value for value in values])
