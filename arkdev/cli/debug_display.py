@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from arkdev.cli.debug_loss import loss_section
 from arkdev.cli.debug_report import (
     HEADERS,
     aligned,
@@ -80,6 +81,7 @@ class DebugDisplay(Display):
         failure = outcome.failure
         sections = [
             metrics_section(outcome.steps),
+            loss_section(outcome.steps, signs, mode=self._debug.settings().get("loss_agg_mode")),
             steps_section(outcome.steps, signs),
             outcome_section(
                 job_id=outcome.job_id,

@@ -53,7 +53,30 @@ class StepGroupRow(TypedDict):
     trajectory_ids: list[str]
     rewards: list[float | None]
     advantages: list[float | list[float] | None]
-    """None where there is none, as in a round of validation."""
+    """None where there is none, as in a round of validation. Of OPD the task's."""
+    loss_shares: list[float | None]
+    """Each trajectory's part of the step's loss; None where nobody counted the tokens."""
+
+
+class SpreadRow(TypedDict):
+    """Of the tokens of a trajectory."""
+
+    mean: float
+    min: float
+    max: float
+
+
+class DistilledRow(TypedDict):
+    """What the teacher's endpoint made of a trajectory of an OPD job."""
+
+    trajectory_id: str
+    num_tokens: int
+    gap: SpreadRow | None
+    """Student's minus teacher's log probability."""
+    advantages: SpreadRow | None
+    """None: the job leaves a coefficient open."""
+    problem: str
+    """Why there are no numbers; "" when there are."""
 
 
 class StepDocument(TypedDict):
@@ -63,6 +86,9 @@ class StepDocument(TypedDict):
     steps: list[StepRecord]
     """The step, and the round of validation after it."""
     groups: list[StepGroupRow]
+    distilled: list[DistilledRow]
+    notes: list[str]
+    """What was not computed, and why."""
 
 
 class DebugPart(TypedDict):

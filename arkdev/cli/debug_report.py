@@ -1,9 +1,8 @@
-"""What a person sees of a debug run's steps: the table, one step, and the whole report."""
+"""What a person sees of a debug run's steps: the table, the metrics, the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -15,12 +14,11 @@ from arkdev.cli.terminal import (
     facts,
     number,
     number_table,
-    plural,
     printable,
     titled,
 )
 from arkdev.harness.steps import StepRecord
-from arkdev.runs.records import TEST, GroupRecord
+from arkdev.runs.records import TEST
 
 HEADERS = ("step", "groups", "dropped", "no signal", "reward", "min", "max", "time")
 WIDTHS = (10, 8, 8, 10, 8, 8, 8, 9)
@@ -136,42 +134,3 @@ def print_sections(console: Console, sections: Sequence[Section | None], signs: 
     for section in sections:
         if section is not None:
             console.print(titled(section, signs=signs))
-
-
-def print_step(
-    console: Console,
-    record: StepRecord,
-    groups: Sequence[GroupRecord],
-    *,
-    advantages: Mapping[str, Any],
-    signs: Symbols,
-) -> None:
-    """Print one step group by group, with the advantage of each trajectory."""
-    kept = f"{record.num_kept} of {plural(record.num_groups, 'group')} kept"
-    title = f"{name_of(record)}: {kept}, {duration(record.duration_s)}"
-    console.print(Text(title, style="bold"))
-    if text := record.failure or record.message:
-        console.print(Text(printable(text), style="red" if record.failure else "yellow"))
-    rows = []
-    for group in groups:
-        for name, reward in zip(group.trajectory_ids, group.rewards, strict=True):
-            rows.append(
-                (
-                    name,
-                    str(group.verdict),
-                    number(reward, unknown=signs.dash),
-                    _advantage(advantages.get(name), signs),
-                )
-            )
-    console.print(number_table(("trajectory", "group", "reward", "advantage"), rows))
-    section = metrics_section([record])
-    if section is not None:
-        console.print(titled(section, signs=signs))
-
-
-def _advantage(value: Any, signs: Symbols) -> str:
-    if value is None:
-        return signs.dash
-    if isinstance(value, tuple):
-        return f"{len(value)} tokens" if value else signs.dash
-    return number(value)

@@ -1,20 +1,16 @@
-"""``arkdev show`` of a debug run: its steps, one step, and what critic and teacher see."""
+"""``arkdev show`` of a debug run: its steps, and what critic and teacher see."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from arkdev.cli.debug_report import (
-    outcome_section,
-    print_sections,
-    print_step,
-    steps_section,
-)
+from arkdev.cli.debug_loss import loss_section
+from arkdev.cli.debug_report import outcome_section, print_sections, steps_section
 from arkdev.cli.html_report import steps_of
-from arkdev.cli.output import console, print_json
+from arkdev.cli.output import console
 from arkdev.cli.report import headline
 from arkdev.cli.terminal import printable, symbols
-from arkdev.errors import PluginResultError, RunError
+from arkdev.errors import PluginResultError
 from arkdev.runs.records import TEST
 
 if TYPE_CHECKING:
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
     from arkdev.harness.contexts import InsertedContext
     from arkdev.runs.reader import RunReader
-    from arkdev.runs.records import GroupRecord, TrajectoryRecord
+    from arkdev.runs.records import TrajectoryRecord
 
 
 def debug_json(reader: RunReader) -> dict[str, Any] | None:
@@ -48,7 +44,11 @@ def print_debug(reader: RunReader) -> None:
     out = console()
     signs = symbols(out)
     summary = reader.manifest.summary or {}
-    sections = [steps_section(steps_of(reader), signs)]
+    steps = steps_of(reader)
+    sections = [
+        loss_section(steps, signs, mode=reader.manifest.settings.get("loss_agg_mode")),
+        steps_section(steps, signs),
+    ]
     if reader.manifest.finished_at is not None and summary.get("job_id"):
         sections.append(
             outcome_section(
@@ -62,58 +62,6 @@ def print_debug(reader: RunReader) -> None:
     if validation.num_rollouts:
         line = Text(" validation  ", style="dim").append_text(headline(validation, signs=signs))
         out.print(line, soft_wrap=True)
-
-
-def show_step(reader: RunReader, number: int, *, as_json: bool) -> None:
-    """Print a step, and the round of validation after it. Raises `RunError` when there is none."""
-    found = [step for step in steps_of(reader) if step.step == number]
-    if not found:
-        there = sorted({step.step for step in steps_of(reader)})
-        known = f"it has {there[0]} to {there[-1]}" if there else "it has no finished step"
-        raise RunError(f"run {reader.manifest.run_id} has no step {number}", hint=known)
-    groups = [group for group in reader.groups() if group.step == number]
-    by_phase = {
-        step.phase: [group for group in groups if group.phase == step.phase] for step in found
-    }
-    if as_json:
-        print_json(
-            {
-                "steps": [step.to_json() for step in found],
-                "groups": [
-                    {
-                        "phase": group.phase,
-                        "sample_index": group.sample_index,
-                        "verdict": group.verdict,
-                        "error": group.error,
-                        "trajectory_ids": group.trajectory_ids,
-                        "rewards": group.rewards,
-                        "advantages": [
-                            _advantages(group, step.phase).get(name)
-                            for name in group.trajectory_ids
-                        ],
-                    }
-                    for step in found
-                    for group in by_phase[step.phase]
-                ],
-            }
-        )
-        return
-    out = console()
-    for step in found:
-        own = by_phase[step.phase]
-        advantages = {k: v for group in own for k, v in _advantages(group, step.phase).items()}
-        print_step(out, step, own, advantages=advantages, signs=symbols(out))
-
-
-def _advantages(group: GroupRecord, phase: str) -> dict[str, Any]:
-    from arkdev.harness.advantages import group_advantages
-
-    if phase == TEST:
-        return {}
-    try:
-        return dict(zip(group.trajectory_ids, group_advantages(group), strict=True))
-    except PluginResultError:  # two graders gave some
-        return {}
 
 
 def contexts_json(reader: RunReader, trajectory: TrajectoryRecord) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
@@ -267,15 +268,6 @@ class DataCheckDocument(_Document):
     notes: list[str]
 
 
-class FindingRow(TypedDict):
-    """One thing that is wrong with a job, or may be."""
-
-    where: str
-    """file:line; "" where there is none."""
-    message: str
-    fix: str
-
-
 class JobCheckDocument(_Document):
     """``arkdev check --json``."""
 
@@ -381,6 +373,7 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "freeze": FreezeDocument,
     "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,

@@ -33,6 +33,7 @@ _COMMANDS = (
     "replay",
     "debug",
     "forecast",
+    "freeze",
     "schema",
     "doctor",
 )

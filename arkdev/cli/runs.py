@@ -102,7 +102,7 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         _check_view(trajectory, failed=failed, logs=logs, level=level, trace=trace)
         reader = RunReader(find_run(root, run))
         if step is not None:
-            from arkdev.cli.debug_runs import show_step
+            from arkdev.cli.debug_steps import show_step
 
             show_step(reader, step, as_json=as_json)
         elif logs:
@@ -215,6 +215,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def recomputed_summary(reader: RunReader, *, phase: str = "train") -> Summary:
     """Compute the statistics of a phase of a run from its records."""
+    from arkdev.harness.functions_report import functions_of
     from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.services import ServiceSummary
     from arkdev.harness.stalls import stalls_of_summary
@@ -248,7 +249,10 @@ def recomputed_summary(reader: RunReader, *, phase: str = "train") -> Summary:
     summary = statistics.summary()
     events = [event for event in reader.events() if event.get("kind") == "limits"]
     limits = LimitsReport.from_json(events[-1]) if events else LimitsReport()
-    return dataclasses.replace(summary, limits=None if limits.is_empty else limits)
+    functions = () if is_validation else functions_of(reader)  # of all phases together
+    return dataclasses.replace(
+        summary, limits=None if limits.is_empty else limits, functions=functions
+    )
 
 
 def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from pydantic import ValidationError
 from arkdev.errors import ConfigurationError, DataError
 from arkdev.flows.named_plugins import plugin_of_job
 from arkdev.job.dataset import load_dataset
-from arkdev.job.job import Job, PluginReference
+from arkdev.job.job import Job, PluginReference, place_of_key
 from arkdev.job.methods import RL_METHODS
+from arkdev.job.model import part_of
 from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.pipelines import PipelinePluginWrapper
-from arkdev.job.problems import KeyPath, line_of
+from arkdev.job.problems import KeyPath
+from arkdev.job.python_source import InvalidScriptError, read_lines
 from arkdev.job.reader import (
     InvalidJobError,
     plugin_reference,
@@ -26,7 +28,6 @@ from arkdev.job.reader import (
     size_problem,
 )
 from arkdev.job.workspace import find_workspace
-from arkdev.job.yaml_tree import YamlTree
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.loading import LoadedPlugin
 
@@ -81,9 +82,9 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
     warnings: list[Finding] = []
     try:
         job = read_job(root, source)
-    except InvalidJobError as error:
+    except (InvalidJobError, InvalidScriptError) as error:
         problems += _findings(error)
-        parts = _parts_of_tree(error.tree, source=source, root=root)
+        parts = _parts_of_invalid(error, source=source, root=root)
         problems += _size_findings(parts.files)
     except ConfigurationError as error:
         problems += _findings(error)
@@ -137,18 +138,21 @@ def _parts_of_job(job: Job) -> _Parts:
     return _Parts((*rollouts, *graders), tuple(files))
 
 
-def _parts_of_tree(tree: YamlTree, *, source: Path, root: Path) -> _Parts:
-    """Take out of a job.yaml that is no valid job what can be looked at all the same."""
-    shown = shown_path(source)
+def _parts_of_invalid(
+    error: InvalidJobError | InvalidScriptError, *, source: Path, root: Path
+) -> _Parts:
+    """Take out of what is no valid job what can be looked at all the same."""
+    whole = error.tree.value if isinstance(error, InvalidJobError) else error.job
+    lines = error.tree.lines if isinstance(error, InvalidJobError) else read_lines(source)
 
     def place(key: KeyPath) -> str:
-        return f"{shown}:{line_of(tree.lines, key)}"
+        return place_of_key(key, file=source, lines=lines)
 
     plugins: list[tuple[PluginReference, bool]] = []
-    pipeline = _mapping(tree.value, "custom_rl_pipeline")
     above = "custom_rl_pipeline"
-    graders = pipeline.get("graders")
-    named: list[tuple[Any, KeyPath]] = [(pipeline.get("rollout"), (above, "rollout"))]
+    pipeline = part_of(whole, above)
+    graders = part_of(pipeline, "graders")
+    named: list[tuple[Any, KeyPath]] = [(part_of(pipeline, "rollout"), (above, "rollout"))]
     if isinstance(graders, list):
         named += [(item, (above, "graders", index)) for index, item in enumerate(graders)]
     for value, key in named:
@@ -159,17 +163,12 @@ def _parts_of_tree(tree: YamlTree, *, source: Path, root: Path) -> _Parts:
         plugins.append((plugin_reference(wrapper, where=place(key)), key[1] == "rollout"))
     files = []
     for name in ("training_set", "validation_set"):
-        names = _mapping(_mapping(tree.value, "data"), name).get("local_files")
+        names = part_of(part_of(part_of(whole, "data"), name), "local_files")
         for index, text in enumerate(names if isinstance(names, list) else ()):
             if isinstance(text, str) and text:
                 where = place(("data", name, "local_files", index))
                 files.append((root / filesystem_path(text), where))
     return _Parts(tuple(plugins), tuple(files))
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _slow_plugin(

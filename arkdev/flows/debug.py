@@ -10,36 +10,44 @@ The update is what is left out. After it, when it is due, comes a round on the v
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from arkdev.errors import ExitCode, JobFailedError, PluginResultError
+from arkdev.errors import ExitCode, JobFailedError
 from arkdev.flows.debug_checks import TrajectoryChecks
 from arkdev.flows.debug_plan import DebugPlan
+from arkdev.flows.debug_records import (
+    StepSettings,
+    round_record,
+    step_record,
+    task_advantages,
+)
+from arkdev.flows.distilling import coefficients
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.rollout_run import Recorded, RolloutRun, rollout_run
 from arkdev.flows.teaching import Teaching, teaching
 from arkdev.flows.test_plugin import compared_thresholds, exit_code_of
 from arkdev.flows.tracing import Tracing
-from arkdev.harness.batches import TrainingBatch, compose_batch
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.statistics import RunStatistics
-from arkdev.harness.steps import (
-    CRITIC_TOKENS,
-    StepContent,
-    StepRecord,
-    step_metrics,
-    why_it_left,
-)
+from arkdev.harness.steps import StepContent, StepRecord
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import ThresholdResult
 from arkdev.job.batches import Batch
+from arkdev.plugin.evidence import TokenEvidence
 from arkdev.runs.masking import masked_text
 from arkdev.runs.reader import RunReader
-from arkdev.runs.records import TEST, TRAIN, GroupRecord, TrajectoryRecord, Verdict
+from arkdev.runs.records import (
+    TEST,
+    TRAIN,
+    GroupRecord,
+    TrajectoryRecord,
+    Verdict,
+    step_of_id,
+)
 from arkdev.sessions.retries import RetryPolicy
 from arkdev.types import PluginContext
 
@@ -158,6 +166,7 @@ class _Rehearsal:
     def __post_init__(self) -> None:
         self.job_id = job_id_of(self.run)
         self.checks = TrajectoryChecks(self.plan, self.run.folder.event)
+        self._settings = StepSettings.of(self.plan)
         self._contents: dict[_Key, StepContent] = {}
         """Of the steps that are not done."""
         self._done: dict[_Key, StepRecord] = {}
@@ -181,12 +190,28 @@ class _Rehearsal:
                 record = StepRecord.from_json(event)
                 self._done[record.phase, record.step] = record
             self.checks.recall(event)
-        self.run.take_over(Recorded(self._on_kept_rollout, self._on_kept_group))
+        tokens = self._tokens_of_open_steps(reader)
+        self.run.take_over(
+            Recorded(lambda finished: self._on_kept_rollout(finished, tokens), self._on_kept_group)
+        )
 
-    def _on_kept_rollout(self, finished: FinishedRollout) -> None:
+    def _tokens_of_open_steps(self, reader: RunReader) -> dict[str, TokenEvidence]:
+        """Return the token evidence of the trajectories whose steps are not done."""
+        return {
+            record.trajectory_id: TokenEvidence(
+                record.token_ids, record.loss_weight, record.logprobs
+            )
+            for record in reader.tokens()
+            if step_of_id(record.trajectory_id) not in self._done
+        }
+
+    def _on_kept_rollout(
+        self, finished: FinishedRollout, tokens: Mapping[str, TokenEvidence]
+    ) -> None:
         record = finished.record
         self._look_for_failure_of_rollout(record)
         if record.step is not None and (record.phase, record.step) not in self._done:
+            finished = replace(finished, evidence=tokens.get(record.trajectory_id))
             self._count(finished, self._content(record.phase, record.step))
 
     def _on_kept_group(self, record: GroupRecord) -> None:
@@ -218,8 +243,17 @@ class _Rehearsal:
             ),
         )
         if self.teacher is not None and phase == TRAIN:
-            await self.teacher.ask(self.checks.take_lessons(), self.run.folder.event)
-        record = self._record(batch, phase, content, time.perf_counter() - started)
+            await self.teacher.ask(
+                self.checks.take_lessons(),
+                self.run.folder.event,
+                advantages=task_advantages(content.groups),
+                coefs=coefficients(self.plan.the_job),
+            )
+        duration_s = time.perf_counter() - started
+        if phase == TEST:
+            record = round_record(batch, content, duration_s=duration_s)
+        else:
+            record = step_record(batch, content, self._settings, duration_s=duration_s)
         self.run.folder.metrics({"step": batch.step, **record.metrics})
         self.run.folder.event("step", **record.to_json())
         del self._contents[key]
@@ -270,6 +304,8 @@ class _Rehearsal:
             content.num_tokens += sum(known)
             content.num_counted += 1
         content.num_critic_tokens += self.checks.critic_tokens(record)
+        if record.phase == TRAIN:
+            content.counted[record.trajectory_id] = self.checks.counted(finished)
 
     def _on_group(self, group: GroupRecord, content: StepContent) -> None:
         content.groups.append(group)
@@ -306,73 +342,6 @@ class _Rehearsal:
         if not self.plan.debug.keep_going:
             raise error
         self.failure = self.failure or error
-
-    def _record(
-        self, batch: Batch, phase: str, content: StepContent, duration_s: float
-    ) -> StepRecord:
-        if phase == TEST:
-            return _round(batch, content, duration_s)
-        has_critic = self.checks.is_ppo
-        try:
-            trained = compose_batch(batch, content.groups)
-        except PluginResultError as error:
-            return StepRecord(
-                step=batch.step,
-                phase=TRAIN,
-                epoch=batch.epoch,
-                num_groups=len(batch.indices),
-                num_kept=0,
-                num_without_signal=None,
-                dropped={},
-                duration_s=duration_s,
-                metrics=step_metrics(content, phase=TRAIN, has_critic=has_critic),
-                failure=f"{error.message} ({error.hint})",
-            )
-        is_grpo = self.checks.is_grpo
-        advantages = trained.advantages.values() if is_grpo else ()
-        metrics = step_metrics(content, phase=TRAIN, advantages=advantages, has_critic=has_critic)
-        return StepRecord(
-            step=batch.step,
-            phase=TRAIN,
-            epoch=batch.epoch,
-            num_groups=len(batch.indices),
-            num_kept=len(trained.groups),
-            num_without_signal=trained.num_without_signal if is_grpo else None,
-            dropped=_counted(trained.dropped.values()),
-            duration_s=duration_s,
-            metrics=metrics,
-            message=_message(trained, is_grpo=is_grpo),
-            estimated=(f"{TRAIN}/{CRITIC_TOKENS}",) if has_critic else (),
-        )
-
-
-def _round(batch: Batch, content: StepContent, duration_s: float) -> StepRecord:
-    dropped = [reason for group in content.groups if (reason := why_it_left(group))]
-    return StepRecord(
-        step=batch.step,
-        phase=TEST,
-        epoch=batch.epoch,
-        num_groups=len(content.groups),
-        num_kept=len(content.groups) - len(dropped),
-        num_without_signal=None,
-        dropped=_counted(dropped),
-        duration_s=duration_s,
-        metrics=step_metrics(content, phase=TEST),
-    )
-
-
-def _message(batch: TrainingBatch, *, is_grpo: bool) -> str:
-    """What is to be said of a batch; that rewards are equal says nothing where a critic teaches."""
-    if is_grpo or batch.is_skipped or batch.num_without_signal < len(batch.groups):
-        return batch.message
-    return ""
-
-
-def _counted(reasons: Iterable[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 def _when(phase: str, step: int | None) -> str:

@@ -9,15 +9,15 @@ from typing import Any
 
 from arkdev.errors import PluginResultError
 from arkdev.flows.debug_plan import DebugPlan
+from arkdev.flows.debug_tokens import TokenChecks
 from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.contexts import InsertedContext, critic_context, teacher_context
 from arkdev.harness.leaks import Leak, find_leaks
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
+from arkdev.harness.steps import Counted
 from arkdev.job.methods import CustomizationType
+from arkdev.plugin.evidence import TokenEvidence
 from arkdev.runs.records import TRAIN, GroupRecord, TrajectoryRecord
-
-_GRPO = (CustomizationType.GRPO, CustomizationType.GRPOLoRA)
-_OPD = (CustomizationType.OPD, CustomizationType.OPDLoRA)
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Lesson:
 
     record: TrajectoryRecord
     context: InsertedContext
+    evidence: TokenEvidence | None = None
 
 
 class TrajectoryChecks:
@@ -40,61 +41,51 @@ class TrajectoryChecks:
         self._counts: dict[str, int] = {}
         self._examples: dict[str, str] = {}
         self._lessons: list[Lesson] = []
-        self._has_evidence = False
+        self._tokens = TokenChecks(plan, self._warn)
         self._leaks: set[tuple[str, str]] = set()
 
     @property
     def _method(self) -> CustomizationType:
         return self._plan.the_job.customization_type
 
-    @property
-    def is_grpo(self) -> bool:
-        """Whether advantages are all that a batch is trained on."""
-        return self._method in _GRPO
-
-    @property
-    def is_ppo(self) -> bool:
-        """Whether there is a critic."""
-        return self._method is CustomizationType.PPO
-
     def begin(self, sample: SampleToRun) -> None:
         """A sample begins."""
         self._lines[sample.index] = json.loads(sample.line)
+        self._tokens.begin(sample)
 
     def end(self, group: GroupRecord) -> None:
         """Its group is done."""
         self._lines.pop(group.sample_index, None)
         first = group.trajectory_ids[0] if group.trajectory_ids else str(group.sample_index)
         own = [grader for grader in group.graders if has_own_advantages(grader)]
-        if own and not self.is_grpo and self.is_ppo:
+        if own and self._method.has_critic:
             self._warn(f"advantages of {own[0].name} have no effect in a PPO job", first)
-        if not self._has_evidence and any(grader.tok_advantages is not None for grader in own):
-            self._warn(
-                "tok_advantages without token ids: that there is one for each token was not "
-                "checked; that there is a list for each trajectory, of finite numbers, was",
-                first,
-            )
+        self._tokens.end(group)
 
     def critic_tokens(self, record: TrajectoryRecord) -> int:
-        """Return how many tokens a critic is given, estimated; 0 for what cannot be put in."""
-        if not self.is_ppo:
+        """Return how many tokens a critic is given; 0 for what cannot be put in."""
+        if not self._method.has_critic:
             return 0
         try:
             context = critic_context(record)
         except PluginResultError:
             return 0
-        return context.estimated_tokens if context is not None else 0
+        return self._tokens.inserted(context) if context is not None else 0
+
+    def counted(self, finished: FinishedRollout) -> Counted:
+        """Return what is known of a trajectory's tokens."""
+        return self._tokens.counted(finished)
 
     def check(self, finished: FinishedRollout) -> PluginResultError | None:
         """Look at a trajectory; return what a job would end with."""
         record = finished.record
-        self._has_evidence = self._has_evidence or finished.evidence is not None
         try:
-            contexts = self._contexts(record)
+            contexts = self._contexts(finished)
         except PluginResultError as error:
             return error
         sample = self._lines.get(record.sample_index, {})
-        for leak in find_leaks(record, sample=sample, contexts=contexts):
+        leaks = find_leaks(record, sample=sample, contexts=contexts, beside=finished.beside)
+        for leak in leaks:
             self._on_event("leak", **asdict(leak))
             self._note_leak(leak)
         return None
@@ -109,9 +100,13 @@ class TrajectoryChecks:
         if (leak.trajectory_id, leak.what) in self._leaks:  # its group ran again
             return
         self._leaks.add((leak.trajectory_id, leak.what))
+        which = (
+            f"a message ({leak.role}) that a call sent and the trajectory does not end with"
+            if leak.message is None
+            else f"message {leak.message} ({leak.role})"
+        )
         self._warn(
-            f"{leak.what} is in a prompt of the policy: message {leak.message} ({leak.role}), "
-            f"{self._place}",
+            f"{leak.what} is in a prompt of the policy: {which}, {self._place}",
             leak.trajectory_id,
         )
 
@@ -120,24 +115,26 @@ class TrajectoryChecks:
         """Trajectories (and things) that the policy should not have seen."""
         return len(self._leaks)
 
-    def _contexts(self, record: TrajectoryRecord) -> list[InsertedContext]:
+    def _contexts(self, finished: FinishedRollout) -> list[InsertedContext]:
+        record = finished.record
         critic = critic_context(record, place=self._place)
         teacher = teacher_context(record, place=self._place)
-        if critic is not None and not self.is_ppo:
+        if critic is not None and not self._method.has_critic:
             self._warn(
                 f"critic_context has no effect in a {self._method} job", record.trajectory_id
             )
-        if critic is None and self.is_ppo:
+        if critic is None and self._method.has_critic:
             self._warn(
                 "no critic_context: the critic sees what the policy saw", record.trajectory_id
             )
-        if self._method in _OPD:
-            self._check_teacher(teacher, record)
+        if self._method.has_teachers:
+            self._check_teacher(teacher, finished)
         elif teacher is not None:
             self._warn(f"teachers have no effect in a {self._method} job", record.trajectory_id)
         return [context for context in (critic, teacher) if context is not None]
 
-    def _check_teacher(self, teacher: InsertedContext | None, record: TrajectoryRecord) -> None:
+    def _check_teacher(self, teacher: InsertedContext | None, finished: FinishedRollout) -> None:
+        record = finished.record
         known = sorted(self._plan.teachers)
         if teacher is None:
             raise PluginResultError(
@@ -153,7 +150,7 @@ class TrajectoryChecks:
                 hint="name it in the job's teachers, or correct the rollout's config",
             )
         if self._plan.teacher is not None and record.phase == TRAIN and record.generation == 0:
-            self._lessons.append(Lesson(record, teacher))
+            self._lessons.append(Lesson(record, teacher, finished.evidence))
 
     def take_lessons(self) -> list[Lesson]:
         """Return what a teacher is to be shown of the step, one trajectory of each group."""

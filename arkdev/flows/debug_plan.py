@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 
 from arkdev.endpoints.registry import ARK, resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import JobError, UsageError
+from arkdev.errors import UsageError
 from arkdev.flows.debug_request import DebugRequest
+from arkdev.flows.debug_teachers import teacher_endpoint, teacher_names
 from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.faas_plan import plan_faas
 from arkdev.flows.limits import with_limits
 from arkdev.flows.named_plugins import named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
@@ -21,13 +23,14 @@ from arkdev.flows.test_plan import (
     check_model,
     checked_concurrency,
     context_of,
+    envs_of_run,
     faults_of,
-    joined_envs,
     notes_on_faults,
     serve_ark_sdk,
 )
-from arkdev.flows.test_request import check_flags
+from arkdev.flows.test_request import check_flags, shown
 from arkdev.flows.tracing import check_tracing
+from arkdev.harness.loss_weights import DEFAULT_MODE, LossAggMode
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import resolve_sampling
 from arkdev.harness.stalls import stalls_of_summary
@@ -42,7 +45,7 @@ from arkdev.job.job_data import (
     training_sources,
     validation_sources,
 )
-from arkdev.job.pipelines import OPDPipeline
+from arkdev.job.local_tokenizer import LocalTokenizer, open_tokenizer
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.runs.masking import usable_secrets
@@ -58,6 +61,7 @@ class DebugPlan(PluginTestPlan):
     """A rehearsal that can run. `num_samples` counts groups, of all steps and rounds."""
 
     kind: ClassVar[str] = "debug"
+    looks_for_leaks: ClassVar[bool] = True
 
     data: JobSamples | None = None
     batches: BatchPlan | None = None
@@ -69,6 +73,7 @@ class DebugPlan(PluginTestPlan):
     teacher: EndpointSpec | None = None
     teachers: frozenset[str] = frozenset()
     """The names that the job knows."""
+    tokenizer: LocalTokenizer | None = None
 
     @property
     def debug(self) -> DebugRequest:
@@ -155,6 +160,8 @@ class DebugPlan(PluginTestPlan):
             "test_num_generations": self.test_num_generations,
             "test_every_n_steps": self.test_every,
             "teacher": teacher,
+            "tokenizer": shown(self.tokenizer.path) if self.tokenizer else None,
+            "loss_agg_mode": self.the_job.hyperparameters.get("loss_agg_mode"),
         }
 
 
@@ -197,11 +204,12 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
     rollout, envs = named_rollout(request, job, root=workspace.root)
     check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    faults = faults_of(request)
+    faas = plan_faas(request, workspace, rollout=(rollout, envs), graders=graders, faults=faults)
+    all_envs = envs_of_run([envs, *(envs for _, envs in graders)], faas)
     notes += check_tracing(all_envs, is_asked_for=request.trace)
     data = load_job_samples(job.config.data, workspace=workspace, seed=request.seed or 0)
     batches = _batches(request, job, len(data.training), notes)
-    faults = faults_of(request)
     concurrency = checked_concurrency(request.concurrency or batches.batch_size)
     plan = DebugPlan(
         request=request,
@@ -218,18 +226,34 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         context=context_of(job),
         envs=all_envs,
         faults=faults,
+        faas=faas,
         warnings=tuple(w for found in data.invalid.values() for w in found.warnings()),
         data=data,
         batches=batches,
-        teacher=_teacher(request, workspace, job, notes),
-        teachers=_teacher_names(job),
+        teacher=teacher_endpoint(request, workspace, job, notes),
+        teachers=teacher_names(job),
+        tokenizer=open_tokenizer(request.tokenizer) if request.tokenizer else None,
         **_validation(request, job, data, notes),
     )
     return replace(
         plan,
         num_samples=plan.num_groups + plan.num_rounds * plan.num_validation,
-        notes=(*notes, *notes_on_faults(faults), *job.warnings),
+        notes=(
+            *notes,
+            *(faas.notes if faas else ()),
+            *notes_on_faults(faults),
+            *job.warnings,
+            *_notes_on_loss(job),
+        ),
     )
+
+
+def _notes_on_loss(job: Job) -> list[str]:
+    mode = job.hyperparameters.get("loss_agg_mode", DEFAULT_MODE)
+    if mode in list(LossAggMode):
+        return []
+    known = ", ".join(LossAggMode)
+    return [f"loss_agg_mode {mode!r}: arkdev knows {known}, and cannot say whose loss weighs what"]
 
 
 def _files(job: Job, workspace: Workspace) -> tuple[Path, ...]:
@@ -353,40 +377,3 @@ def _validation(
         "test_every": every if isinstance(every, int) else None,
         "test_num_generations": generations if isinstance(generations, int) else 1,
     }
-
-
-def _teacher_names(job: Job) -> frozenset[str]:
-    pipeline = job.config.custom_rl_pipeline
-    return frozenset(pipeline.teachers or ()) if isinstance(pipeline, OPDPipeline) else frozenset()
-
-
-def _teacher(
-    request: DebugRequest, workspace: Workspace, job: Job, notes: list[str]
-) -> EndpointSpec | None:
-    is_distilled = isinstance(job.config.custom_rl_pipeline, OPDPipeline)
-    if request.teacher_endpoint is None:
-        if request.teacher_model is not None:
-            raise UsageError("--teacher-model belongs to a --teacher-endpoint")
-        if is_distilled:
-            notes.append(
-                "no --teacher-endpoint: what teachers would be shown is checked, and not answered"
-            )
-        return None
-    if not is_distilled:
-        raise JobError(
-            f"--teacher-endpoint: a {job.customization_type} job has no teachers",
-            where=str(job.source),
-        )
-    spec = resolve_endpoint(
-        request.teacher_endpoint,
-        model=request.teacher_model,
-        api_key_env=None,
-        workspace_endpoints=workspace.endpoints,
-        user_config=user_config_file(),
-    )
-    if spec.base_url and not spec.model:
-        raise UsageError(
-            f"the teacher's endpoint {spec.name!r} needs a model",
-            hint="name it with --teacher-model",
-        )
-    return spec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from arkdev.flows.test_request import PluginTestRequest
 
@@ -22,3 +23,5 @@ class DebugRequest(PluginTestRequest):
     teacher_endpoint: str | None = None
     """Name or URL of what answers in the place of an OPD job's teachers."""
     teacher_model: str | None = None
+    tokenizer: Path | None = None
+    """Counts tokens where the endpoint gives no token ids."""

@@ -67,6 +67,7 @@ async def running_services(
             retries=retries,
             on_turn=observer.on_turn,
             faults=plan.faults,
+            looks_beside=plan.looks_for_leaks,
         )
         yield Services(sessions=sessions, door=gateway, endpoint=endpoint, limits=limits)
     finally:

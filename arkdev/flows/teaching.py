@@ -1,15 +1,16 @@
 """A teacher's endpoint is shown what the teacher would see, and its replies are kept (OPD-24).
 
 This is for a person to read: whether the added context makes the teacher behave as it is meant to.
-No probability of the student's tokens comes of it.
+Where both endpoints give token ids and log probabilities, the documented advantage is computed of
+the same trajectories (`arkdev.flows.distilling`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
@@ -17,10 +18,10 @@ from arkdev.endpoints.registry import open_endpoint
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import EndpointError
 from arkdev.flows.debug_checks import Lesson
+from arkdev.flows.distilling import MAX_TURNS, distill
+from arkdev.harness.advantages import Advantage
 from arkdev.harness.contexts import policy_answers
 
-MAX_TURNS = 8
-"""Of a trajectory's turns so many are shown to the teacher, the first ones."""
 _TIMEOUT_S = 600.0
 
 
@@ -31,9 +32,30 @@ class Teaching:
     endpoint: Endpoint
     max_in_flight: int
 
-    async def ask(self, lessons: Sequence[Lesson], on_event: Callable[..., None]) -> None:
-        """Ask for each turn of each lesson; an event ``teacher`` holds each reply or error."""
+    async def ask(
+        self,
+        lessons: Sequence[Lesson],
+        on_event: Callable[..., None],
+        *,
+        advantages: Mapping[str, Advantage],
+        coefs: tuple[float, float] | None,
+    ) -> None:
+        """Ask for each turn of each lesson; an event ``teacher`` holds each reply or error.
+
+        An event ``distilled`` holds what comes of the student's own tokens. `advantages` are the
+        task's, by trajectory; `coefs` those of the formula.
+        """
         slots = asyncio.Semaphore(self.max_in_flight)
+
+        async def compare(lesson: Lesson) -> None:
+            async with slots:
+                found = await distill(
+                    lesson,
+                    self.endpoint,
+                    task_advantage=advantages.get(lesson.record.trajectory_id),
+                    coefs=coefs,
+                )
+            on_event("distilled", **asdict(found))
 
         async def turn(lesson: Lesson, number: int, prompt: list[dict[str, Any]]) -> None:
             reply, error = "", ""
@@ -58,6 +80,7 @@ class Teaching:
                 for number in range(min(len(answers), MAX_TURNS)):
                     prompt = lesson.context.prompt_of(messages, answers, number=number)
                     tasks.create_task(turn(lesson, number, prompt))
+                tasks.create_task(compare(lesson))
 
     async def _reply(self, messages: list[dict[str, Any]]) -> str:
         body = {"model": self.endpoint.model, "messages": messages}

@@ -20,6 +20,8 @@ _MAX_INTERVALS = 12
 _SAFE_TO_ADD = 2.0**960
 """So many of these as fit into memory have a sum that is a float."""
 _VERY_LARGE_UNIT = 2.0**512
+_SAFE_TO_SQUARE = 2.0**448
+"""So many squares of these as fit into memory have a sum that is a float."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,15 @@ def unit_of(values: Sequence[float]) -> float:
     """
     largest = max(map(abs, values), default=0.0)
     return 1.0 if largest < _SAFE_TO_ADD else _VERY_LARGE_UNIT
+
+
+def unit_of_squares(values: Sequence[float]) -> float:
+    """Return what to divide values by whose squares might be past the largest float; else 1.0.
+
+    As of `unit_of`; what is divided is below 2 then.
+    """
+    largest = max(map(abs, values), default=0.0)
+    return 1.0 if largest < _SAFE_TO_SQUARE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
 def sample_std(values: Sequence[float]) -> float | None:

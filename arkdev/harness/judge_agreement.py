@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from arkdev.harness.distributions import unit_of_squares
+
 
 def krippendorff_alpha(units: Sequence[Sequence[float | None]]) -> float | None:
     """Return alpha; `units` has for each trajectory the rewards that the graders gave it.
@@ -23,6 +25,8 @@ def krippendorff_alpha(units: Sequence[Sequence[float | None]]) -> float | None:
     """
     paired = [[v for v in unit if v is not None] for unit in units]
     paired = [unit for unit in paired if len(unit) > 1]
+    scale = unit_of_squares([value for unit in paired for value in unit])
+    paired = [[value / scale for value in unit] for unit in paired]
     values = [value for unit in paired for value in unit]
     expected = _distances(values)
     if not expected:

@@ -32,6 +32,7 @@ from statistics import NormalDist
 
 from arkdev.harness.advantages import grpo_advantages
 from arkdev.harness.bootstrap import Estimate, bootstrapped
+from arkdev.harness.distributions import unit_of_squares
 
 Gradings = Sequence[Sequence[float]]
 """Of a group: for each trajectory its N rewards."""
@@ -119,6 +120,9 @@ def judge_noise(groups: Sequence[Gradings], *, seed: int = 0) -> JudgeNoise:
     num_gradings = {len(rewards) for group in groups for rewards in group}
     if len(num_gradings) != 1 or min(num_gradings) < 2:
         raise ValueError("groups of two trajectories and more, each graded twice or more")
+    unit = unit_of_squares([x for group in groups for rewards in group for x in rewards])
+    if unit != 1:
+        groups = [[[x / unit for x in rewards] for rewards in group] for group in groups]
     squares = [_squares(group) for group in groups]
     total = _sum(squares)
     errors = _errors_of_groups(groups, total, seed=seed)
@@ -127,8 +131,8 @@ def judge_noise(groups: Sequence[Gradings], *, seed: int = 0) -> JudgeNoise:
         num_trajectories=sum(map(len, groups)),
         num_gradings=num_gradings.pop(),
         is_deterministic=all(len(set(r)) == 1 for group in groups for r in group),
-        noise_sd=bootstrapped(squares, lambda s: math.sqrt(_sum(s).noise), seed=seed),
-        spread_sd=bootstrapped(squares, lambda s: math.sqrt(_sum(s).spread), seed=seed),
+        noise_sd=bootstrapped(squares, lambda s: _root(_sum(s).noise, unit=unit), seed=seed),
+        spread_sd=bootstrapped(squares, lambda s: _root(_sum(s).spread, unit=unit), seed=seed),
         noise_over_spread=bootstrapped(squares, lambda s: _ratio(_sum(s)), seed=seed),
         reliability=bootstrapped(squares, lambda s: _sum(s).reliability, seed=seed),
         observed_sign_errors=_observed(groups),
@@ -184,6 +188,12 @@ def _sum(squares: Sequence[_Squares]) -> _Squares:
         df_within=sum(s.df_within for s in squares),
         num_gradings=squares[0].num_gradings,
     )
+
+
+def _root(variance: float, *, unit: float) -> float | None:
+    """None where it is past the largest float."""
+    root = math.sqrt(variance) * unit
+    return root if math.isfinite(root) else None
 
 
 def _ratio(total: _Squares) -> float | None:

@@ -12,6 +12,9 @@ Not called a leak, because it happens in good plugins:
 * an answer in the dataset line's own messages (options to choose from);
 * an answer in what a tool returned: finding it is a search agent's work;
 * what the policy itself had said before.
+
+Searched are all messages that a call of the attempt sent, also those that the trajectory does not
+end with: a message that was taken out again, a branch that was given up, a call without an answer.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 
 from arkdev.harness.contexts import InsertedContext, policy_answers
 from arkdev.runs.records import TrajectoryRecord
+from arkdev.sessions.sent import NOTHING, SentBeside
 
 ANSWER_KEYS = (
     "answer",
@@ -51,8 +55,8 @@ class Leak:
     trajectory_id: str
     what: str
     """``extra.answer``, ``critic_context``, ``teacher_context``."""
-    message: int
-    """Place of the message among the trajectory's, from 0."""
+    message: int | None
+    """Place of the message among the trajectory's, from 0; None: it does not end with it."""
     role: str
 
 
@@ -61,8 +65,12 @@ def find_leaks(
     *,
     sample: Mapping[str, Any],
     contexts: Sequence[InsertedContext] = (),
+    beside: SentBeside = NOTHING,
 ) -> list[Leak]:
-    """Return what leaked into the prompts of a trajectory, each thing once."""
+    """Return what leaked into the prompts of a trajectory, each thing once.
+
+    `beside` is what calls sent that the trajectory does not end with.
+    """
     answers = list(_answers(sample.get("extra")))
     hidden = [
         (_name(context), _even(text))
@@ -76,9 +84,9 @@ def find_leaks(
     line = {_even(text) for message in sample.get("messages") or () for text in _texts(message)}
     leaks: dict[str, Leak] = {}
     said = ""
-    for place, message in enumerate(trajectory.messages):
+    for place, message in _places(trajectory, beside):
         text = " ".join(map(_even, _texts(message)))
-        if place in of_policy:
+        if place in of_policy or any(message is answer for answer in beside.answers):
             said += f" {text}"
             continue
         role = str(message.get("role"))
@@ -91,6 +99,15 @@ def find_leaks(
             if what not in leaks and wanted in text and not known:
                 leaks[what] = Leak(trajectory.trajectory_id, what, place, role)
     return list(leaks.values())
+
+
+def _places(
+    trajectory: TrajectoryRecord, beside: SentBeside
+) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
+    """Yield the messages of the trajectory, and then what was sent and answered beside it."""
+    yield from enumerate(trajectory.messages)
+    for message in (*beside.answers, *beside.messages):
+        yield None, message
 
 
 def _name(context: InsertedContext) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from arkdev.harness.advantages import grpo_advantages
 from arkdev.harness.bootstrap import Estimate, bootstrapped
+from arkdev.harness.distributions import mean_of
 from arkdev.harness.judge_agreement import krippendorff_alpha
 from arkdev.harness.judge_noise import Gradings, JudgeNoise, judge_noise
 from arkdev.runs.records import GroupRecord, Verdict
@@ -130,7 +130,7 @@ def _alpha(groups: Sequence[Sequence[_Unit]]) -> float | None:
 
 def _mean(column: Sequence[float | None]) -> float | None:
     known = [value for value in column if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    return mean_of(known) if known else None
 
 
 def _advantages(means: Sequence[float | None]) -> list[float | None]:

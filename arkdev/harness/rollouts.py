@@ -33,6 +33,7 @@ from arkdev.plugin.results import read_group_rollout_result, read_rollout_result
 from arkdev.runs.records import TrajectoryRecord, TurnRecord, Verdict, trajectory_id_of
 from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.sends import HUNG_UP
+from arkdev.sessions.sent import NOTHING, SentBeside
 from arkdev.sessions.session import Session
 from arkdev.types import (
     ChatCompletionSample,
@@ -64,6 +65,9 @@ class FinishedRollout:
     evidence: TokenEvidence | None = None
     span: Span | None = None
     """Of the attempt that counts, when spans are recorded."""
+    beside: SentBeside = NOTHING
+    """What the calls of the attempt that counts sent beside this; of a group rollout beside all of
+    its trajectories, and at the first of them."""
 
     @property
     def trajectory(self) -> Trajectory:
@@ -134,6 +138,7 @@ class RolloutRunner:
         started = time.perf_counter()
         phase, step = self._context.phase, self._context.current_training_step
         kept: list[_Kept] = []
+        beside = NOTHING
         span: Span | None = None
 
         async def attempt(number: int) -> Outcome[_Result]:
@@ -147,10 +152,11 @@ class RolloutRunner:
             )
             session = self._new_session(identity, sample.sampling)
             outcome = await self._attempt(session, sample, num_trajectories=len(generations))
-            nonlocal span
+            nonlocal span, beside
             span = session.span
             try:
                 kept[:] = _kept(session, outcome, sample)
+                beside = session.sent_beside([one.conversation for one in kept])
             except Exception as error:  # noqa: BLE001 (what a plugin did to its conversation)
                 kept[:] = [_Kept(sample.plain_messages, Conversation())]
                 if outcome.verdict is Verdict.SUCCESS:
@@ -186,6 +192,7 @@ class RolloutRunner:
                 ),
                 evidence=one.conversation.tokens,
                 span=span,
+                beside=beside if generation == generations[0] else NOTHING,
             )
             for generation, one in zip(generations, kept, strict=False)
         ]

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arkdev.harness.advantages import Advantage
+from arkdev.harness.loss_shares import LossShares
+from arkdev.harness.token_counts import CountedBy, TokenCount
 from arkdev.runs.records import GroupRecord, Verdict
 
 FINAL_REWARD = "reward->final_reward"
@@ -43,6 +45,8 @@ class StepRecord:
     """Why a job would have ended here."""
     estimated: tuple[str, ...] = ()
     """Metrics that are no exact counts."""
+    loss: LossShares | None = None
+    """What its loss is made of; None in a round of validation, and where nobody can say."""
 
     @property
     def reward_mean(self) -> float | None:
@@ -58,7 +62,18 @@ class StepRecord:
         """Read what `to_json` wrote; unknown keys are left out."""
         names = {field.name for field in dataclasses.fields(cls)}
         known = {name: value for name, value in document.items() if name in names}
+        loss = known.get("loss")
+        known["loss"] = loss and LossShares.from_json(loss)
         return cls(**{**known, "estimated": tuple(known.get("estimated", ()))})
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The tokens of a trajectory."""
+
+    counts: Mapping[CountedBy, TokenCount]
+    loss_weight: tuple[float, ...] | None = None
+    """Of each token, where the endpoint gave token ids."""
 
 
 @dataclass
@@ -72,6 +87,8 @@ class StepContent:
     num_counted: int = 0
     """Trajectories whose tokens are in `num_tokens`."""
     num_critic_tokens: int = 0
+    counted: dict[str, Counted] = field(default_factory=dict)
+    """By trajectory id."""
 
 
 def why_it_left(group: GroupRecord) -> str:

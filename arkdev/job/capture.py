@@ -19,6 +19,8 @@ class Capture:
 
     made: list[Any] = field(default_factory=list)
     submitted: Any = None
+    invalid: list[Any] = field(default_factory=list)
+    """`arkdev.job.invalid_objects.InvalidObject` of each object that is no part of a job."""
 
 
 @dataclass(frozen=True)

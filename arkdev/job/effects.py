@@ -22,9 +22,9 @@ from arkdev.job.capabilities import (
 )
 from arkdev.job.catalogue import catalogue, entries_of
 from arkdev.job.job import Job
-from arkdev.job.model import JobModel, dotted
+from arkdev.job.model import JobModel
 from arkdev.job.pipelines import PipelinePluginWrapper
-from arkdev.job.problems import KeyPath, Problem, make_error
+from arkdev.job.problems import KeyPath, Problem, dotted, make_error
 
 
 class Origin(StrEnum):

@@ -24,6 +24,21 @@ class CustomizationType(StrEnum):
         return _PIPELINE.get(self)
 
     @property
+    def is_grpo(self) -> bool:
+        """True where the advantages of a group are all that a batch is learned from."""
+        return self in (CustomizationType.GRPO, CustomizationType.GRPOLoRA)
+
+    @property
+    def has_critic(self) -> bool:
+        """True where a value model learns beside the policy."""
+        return self is CustomizationType.PPO
+
+    @property
+    def has_teachers(self) -> bool:
+        """True where the student's tokens are compared with a teacher's (OPD)."""
+        return self in (CustomizationType.OPD, CustomizationType.OPDLoRA)
+
+    @property
     def is_rl(self) -> bool:
         """True for the methods that need a pipeline."""
         return self.pipeline is not None

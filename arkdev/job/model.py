@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import (
     BaseModel,
@@ -16,9 +16,12 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from arkdev.job.capture import current_capture
 from arkdev.job.catalogue import catalogue
+from arkdev.job.invalid_objects import InvalidObject, unvalidated
 from arkdev.job.problems import KeyPath
 from arkdev.job.spelling import unknown_name
+from arkdev.plugin.source import callers_place
 
 _KEYS_OF_PLACES = {
     "data": (
@@ -68,7 +71,29 @@ NoBoolean = BeforeValidator(_no_boolean)
 """For numbers: Python would take True for 1."""
 
 
-class JobModel(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _KeptWhileRead(ModelMetaclass):
+    """Lets invalid objects be made while a job.py is read (`arkdev.job.invalid_objects`)."""
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        """Make an object. Raises `ValidationError` for an invalid one, unless it is kept."""
+        try:
+            return super().__call__(*args, **given)
+        except ValidationError as error:
+            capture = current_capture()
+            if capture is None:
+                raise
+            value = unvalidated(cast(type[BaseModel], cls), given)
+            capture.invalid.append(InvalidObject(value, error, callers_place()))
+            return value
+
+
+class JobModel(BaseModel, metaclass=_KeptWhileRead):
     """A part of the job. An unknown key is an error that names the key that was meant.
 
     Errors never show the values, because one of them may be an API key. What keys say to each other
@@ -156,17 +181,3 @@ def located_errors(problems: Mapping[str, str]) -> ValidationError:
     """Return the error of a mapping's validator, with the problem of each of its keys."""
     found = [_line_error(sentence, (key,)) for key, sentence in problems.items()]
     return ValidationError.from_exception_data("mapping", found)
-
-
-def describe_errors(error: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Return the place (a path of keys and indexes) and the sentence of each problem found."""
-    return [
-        (details["loc"], details["msg"])
-        for details in error.errors(include_url=False, include_input=False)
-    ]
-
-
-def dotted(place: KeyPath) -> str:
-    """Write a path of keys and indexes as it is spoken: ``graders[0].plugin.name``."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    return "".join(parts).removeprefix(".")

@@ -94,9 +94,9 @@ class PluginSpec(JobModel):
 def _plugin(value: Any) -> Any:
     if isinstance(value, str):
         return check_reference(value)
-    if isinstance(value, dict):
+    if isinstance(value, dict | PluginSpec):
         return PluginSpec.model_validate(value)
-    if isinstance(value, PluginSpec) or callable(value):
+    if callable(value):
         return value
     raise ValueError("a decorated function or 'module:function' is expected")
 

@@ -25,6 +25,12 @@ class Problem:
         return f"{self.where}: {self.message}"
 
 
+def dotted(place: KeyPath) -> str:
+    """Write a path of keys and indexes as it is spoken: ``graders[0].plugin.name``."""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return "".join(parts).removeprefix(".")
+
+
 def line_of(lines: Mapping[KeyPath, int], key: KeyPath) -> int:
     """Return the line of the longest part of `key` that a document has, else the first one."""
     found = (lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines)

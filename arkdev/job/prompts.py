@@ -52,7 +52,7 @@ def prompt_size(raw: Mapping[str, Any]) -> PromptSize:
     than Latin and Chinese twice as many or half.
     """
     num_ascii = num_other = 0
-    for text in _texts(raw):
+    for text in prompt_texts(raw):
         if text.isascii():
             num_ascii += len(text)
         else:
@@ -64,7 +64,8 @@ def prompt_size(raw: Mapping[str, Any]) -> PromptSize:
     return PromptSize(num_ascii + num_other, round(tokens))
 
 
-def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
+def prompt_texts(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a dataset line's prompt: contents, calls of tools, tools as JSON."""
     for message in _list(raw.get("messages")):
         content = message.get("content")
         if isinstance(content, str):

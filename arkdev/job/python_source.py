@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from arkdev.errors import ArkdevError, JobError
 from arkdev.job.capture import Capture, JobSubmitted, capturing
-from arkdev.job.model import describe_errors, dotted
+from arkdev.job.invalid_objects import describe_errors, problems_of_objects
 from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.paths import shown_path
-from arkdev.job.problems import KeyPath, Problem, line_of, make_error
+from arkdev.job.problems import KeyPath, Problem, dotted, line_of, make_error
 from arkdev.job.python_lines import lines_of_job
 from arkdev.plugin.loading import use_workspace
 
@@ -42,19 +42,42 @@ def run_job_file(path: Path, *, root: Path) -> ModelCustomizationJob:
                     f"the script ended with exit code {error.code!r} and submitted no job",
                     where=_users_place(error, root=root, path=path),
                 ) from error
-        except ValidationError as error:
-            where = _users_place(error, root=root, path=path)
-            raise _invalid_job(error, path=path, where=where) from error
-        except ArkdevError as error:
-            where = error.where or _users_place(error, root=root, path=path)
-            raise JobError(error.message, where=where, hint=error.hint) from error
         except Exception as error:
-            raise JobError(
-                f"{type(error).__name__}: {error}",
-                where=_users_place(error, root=root, path=path),
-                hint="arkdev runs this file to read the job from it",
-            ) from error
-        return _only_job(capture, main=main, path=path)
+            raise _failed(error, capture, path=path, root=root) from error
+        job = None
+        with contextlib.suppress(JobError) if capture.invalid else contextlib.nullcontext():
+            job = _only_job(capture, main=main, path=path)
+    if capture.invalid or job is None:
+        raise _invalid(capture, job, path=path)
+    return job
+
+
+class InvalidScriptError(JobError):
+    """A job.py with objects that are no parts of a job; `job` is what it made all the same."""
+
+    job: ModelCustomizationJob | None = None
+
+
+def _failed(error: Exception, capture: Capture, *, path: Path, root: Path) -> JobError:
+    """What is wrong with a script that raised; what went wrong in it before comes first."""
+    where = _users_place(error, root=root, path=path)
+    text = f"{type(error).__name__}: {error}"
+    if capture.invalid:
+        return _invalid(capture, None, path=path, hint=f"then the script ended with {text}")
+    if isinstance(error, ValidationError):
+        return _invalid_job(error, path=path, where=where)
+    if isinstance(error, ArkdevError):
+        return JobError(error.message, where=error.where or where, hint=error.hint)
+    return JobError(text, where=where, hint="arkdev runs this file to read the job from it")
+
+
+def _invalid(
+    capture: Capture, job: ModelCustomizationJob | None, *, path: Path, hint: str = ""
+) -> InvalidScriptError:
+    problems = problems_of_objects(capture.invalid, job, path=path, lines=read_lines(path))
+    found = make_error(InvalidScriptError, problems, hint=hint)
+    found.job = job
+    return found
 
 
 @contextlib.contextmanager

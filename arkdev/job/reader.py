@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from arkdev.errors import JobError
 from arkdev.job.data import MAX_FILE_BYTES, TrainingDataset
 from arkdev.job.hyperparameters import unknown_names
+from arkdev.job.invalid_objects import describe_errors
 from arkdev.job.job import Job, PluginReference, place_of_key
-from arkdev.job.model import describe_errors, dotted
 from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.pipelines import PipelinePluginWrapper
-from arkdev.job.problems import KeyPath, Problem, line_of, make_error
+from arkdev.job.problems import KeyPath, Problem, dotted, line_of, make_error
 from arkdev.job.python_source import read_lines, revalidated, run_job_file
 from arkdev.job.workspace import JOB_FILES
 from arkdev.job.yaml_tree import PlainScalar, YamlTree, parse_yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -128,7 +128,8 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 def built(kind: type[T], document: dict[str, Any]) -> T:
     """Rebuild a record: lists become tuples, words verdicts; fields unknown here are left out.
 
-    Raises `TypeError` for a missing field, and what a value of another kind brings.
+    Raises `TypeError` for a missing field, `ValueError` for a group whose lists do not fit, and
+    what a value of another kind brings.
     """
     form = _form(kind)  # type: ignore[arg-type]  # mypy sees no hash
     readings = form.readings
@@ -143,7 +144,25 @@ def built(kind: type[T], document: dict[str, Any]) -> T:
             value = tuple(value)
         values[name] = value
     if not form.required <= values.keys() or len(values) < len(readings):
-        return kind(**values)  # which fills in what is made anew for each, or says what is missing
-    record = object.__new__(kind)
-    record.__dict__.update(values)  # as __init__ does it field by field, in half the time
+        record = kind(**values)  # fills in what is made anew for each, or says what is missing
+    else:
+        record = object.__new__(kind)
+        record.__dict__.update(values)  # as __init__ does it field by field, in half the time
+    if isinstance(record, GroupRecord):
+        _check_lengths(record)
     return record
+
+
+def _check_lengths(group: GroupRecord) -> None:
+    """Whoever reads a group goes through its lists side by side."""
+    number = len(group.trajectory_ids)
+    lists: list[tuple[str, Sequence[Any] | None]] = [("rewards", group.rewards)]
+    for grader in group.graders:
+        lists += [
+            (f"rewards of {grader.name}", grader.rewards),
+            (f"seq_advantages of {grader.name}", grader.seq_advantages),
+            (f"tok_advantages of {grader.name}", grader.tok_advantages),
+        ]
+    for name, values in lists:
+        if values is not None and len(values) != number:
+            raise ValueError(f"{len(values)} {name} for {number} trajectory_ids")

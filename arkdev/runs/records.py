@@ -142,6 +142,19 @@ def trajectory_id_of(
     return f"test{step}/{name}" if phase == TEST else f"{step}/{name}"
 
 
+def step_of_id(trajectory_id: str) -> tuple[str, int | None]:
+    """Return phase and step of a trajectory by its id.
+
+    >>> step_of_id("test3/7.1"), step_of_id("3/7.1"), step_of_id("7.1")
+    (('test', 3), ('train', 3), ('train', None))
+    """
+    place, slash, _ = trajectory_id.rpartition("/")
+    if not slash:
+        return TRAIN, None
+    number = place.removeprefix(TEST)
+    return (TRAIN if number == place else TEST), int(number)
+
+
 @dataclass(frozen=True)
 class SampleRecord:
     """A sample as its rollouts and graders were given it: a line of ``samples.jsonl``."""

@@ -32,6 +32,7 @@ from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.model_call_spans import in_a_span
 from arkdev.sessions.retries import RetryPolicy, send_with_retries
 from arkdev.sessions.sends import HUNG_UP, Sends
+from arkdev.sessions.sent import NOTHING, SentBeside, beside_of
 from arkdev.sessions.turns import Call, Place, Turn, notes_on
 
 _LOOKS_FOR_HANG_UPS, _LOOK_EVERY_S = 40, 0.005
@@ -50,6 +51,8 @@ class SessionServices:
     """Told of each recorded call, from whatever thread made it."""
     faults: FaultPlan | None = None
     """What is injected into model calls; None: nothing."""
+    looks_beside: bool = False
+    """Whether it is wanted what calls sent beside what the trajectories end with."""
 
 
 class Session:
@@ -335,6 +338,13 @@ class Session:
         path = node.path
         turns = [turn for turn in self._turns if turn.call.node in path]
         return conversation, self._records(turns, node), self._warnings(turns, conversation)
+
+    def sent_beside(self, kept: Sequence[Conversation]) -> SentBeside:
+        """Return what calls sent and `kept` does not hold; nothing where nobody wants to know."""
+        if not self._services.looks_beside:
+            return NOTHING
+        failed = [body for body, _ in self._failed]
+        return beside_of(self._turns, failed, kept=kept)
 
     def _records(self, turns: Sequence[Turn], end: ResponseNode | None) -> tuple[TurnRecord, ...]:
         path = end.path if end else []

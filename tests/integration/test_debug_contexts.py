@@ -149,6 +149,79 @@ def test_the_text_of_a_context_in_the_policys_prompt_is_found(workspace: Workspa
     assert {text.split()[0] for text in run.outcome.warnings} == {"extra.answer", "critic_context"}
 
 
+BESIDE = """
+    from arkdev import rollout
+
+    @rollout
+    def answer(context, proxy, sample):
+        client = proxy.rollout_client()
+        messages = sample.model_dump()["messages"]
+        hint = {"role": "system", "content": "Hint: " + sample.extra["answer"]}
+        %s
+        client.chat.completions.create(model="m", messages=messages)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'client.chat.completions.create(model="m", messages=[hint, *messages])',
+        "proxy.rollout_client().responses.create(model='m', input=[hint, *messages])",
+    ],
+    ids=["taken out again", "a response that was given up"],
+)
+def test_an_answer_in_any_prompt_of_an_attempt_is_found(workspace: Workspace, code: str):
+    """The trajectory ends without the hint; the policy saw it all the same."""
+    workspace.write("plugins/rollout.py", BESIDE % code)
+    write_job(workspace)
+    run = rehearse(workspace)
+    assert run.exit_code is ExitCode.SOME_FAILED
+    assert all("Hint" not in str(record.messages) for record in run.trajectories.values())
+    (warning,) = [text for text in run.outcome.warnings if "in a prompt" in text]
+    assert "extra.answer" in warning and "the trajectory does not end with" in warning
+
+
+def test_an_answer_in_a_call_that_is_never_answered_is_found(workspace: Workspace):
+    code = """
+        try:
+            client.chat.completions.create(model="m", messages=[hint, *messages])
+        except Exception:
+            pass
+"""
+    workspace.write("plugins/rollout.py", BESIDE % code.strip())
+
+    def refuses_hints(number, body):
+        has_hint = "Hint" in str(body["messages"])
+        return (400, {"error": {"message": "no"}}) if has_hint else (200, ANSWER)
+
+    write_job(workspace)
+    with listening(refuses_hints) as server:
+        run = rehearse(workspace, endpoint=f"{server.url}/v1", model="m")
+    assert any("the trajectory does not end with" in text for text in run.outcome.warnings)
+
+
+def test_an_answer_on_a_branch_of_a_group_is_found(workspace: Workspace):
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import GroupRolloutResult, SingleResponse, group_rollout
+
+        @group_rollout
+        async def answer(context, proxy, sample, n_sample=1):
+            client = proxy.async_rollout_client()
+            ask = sample.messages[0].content
+            hint = "Hint: " + sample.extra["answer"]
+            await client.responses.create(model="m", input=ask, instructions=hint)
+            made = [await client.responses.create(model="m", input=ask) for _ in range(n_sample)]
+            return GroupRolloutResult(responses=[SingleResponse(id=one.id) for one in made])
+        """,
+    )
+    write_job(workspace)
+    run = rehearse(workspace)
+    (warning,) = [text for text in run.outcome.warnings if "in a prompt" in text]
+    assert "extra.answer" in warning and "2 times" in warning
+
+
 def test_what_a_teacher_would_see_goes_to_its_endpoint_and_its_reply_is_shown(
     workspace: Workspace, arkdev: Command
 ):

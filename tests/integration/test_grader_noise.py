@@ -29,6 +29,10 @@ NOISY = """
         return {"rewards": [-t.extra["n"] for t in trajectories], "metrics": {}}
 
     @single_grader
+    def huge(context, sample, trajectory):
+        return 1e200 * (trajectory.extra["n"] + random.random())
+
+    @single_grader
     def failing(context, sample, trajectory):
         raise RuntimeError("the judge is away")
 """
@@ -94,6 +98,13 @@ def test_several_graders_are_compared_and_their_sum_is_measured(arkdev: Command)
     opposed = document(arkdev, "--repeat", "2", "plugins.noisy:exact", "plugins.noisy:opposed")
     assert opposed["agreement"]["advantages"]["value"] < -0.9
     assert document(arkdev, "--repeat", "2", "plugins.noisy:exact")["agreement"] is None
+
+
+def test_rewards_whose_squares_are_no_floats_are_measured(arkdev: Command) -> None:
+    found = document(arkdev, "--repeat", "4", "plugins.noisy:huge", "plugins.noisy:exact")
+    noise = found["graders"][0]["noise"]
+    assert 1e199 < noise["noise_sd"]["value"] < 1e200 < noise["spread_sd"]["value"]
+    assert found["agreement"]["advantages"]["value"] > 0.8
 
 
 def test_a_grader_that_fails_ends_with_1_and_says_why(arkdev: Command) -> None:

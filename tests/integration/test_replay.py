@@ -369,6 +369,38 @@ def test_a_reward_that_is_no_number_is_an_error_with_its_line(
         assert f"{folder}/groups.jsonl:3" in told.err
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"rewards":[1.0,1.0],"graders"', '"rewards":[1.0],"graders"', "1 rewards for 2"),
+        (
+            '"verdict":"success","rewards":[1.0,1.0],"metrics"',
+            '"verdict":"success","rewards":[1.0,1.0,1.0],"metrics"',
+            "3 rewards of one for 2",
+        ),
+        (
+            '"seq_advantages":null',
+            '"seq_advantages":[1.0]',
+            "1 seq_advantages of one for 2",
+        ),
+    ],
+)
+def test_a_group_whose_lists_do_not_fit_is_an_error_with_its_line(
+    recorded: Workspace, arkdev: Command, old: str, new: str, words: str
+) -> None:
+    (folder,) = (recorded.root / "runs").iterdir()
+    groups = lines(folder / "groups.jsonl")
+    assert old in groups[1]
+    groups[1] = groups[1].replace(old, new, 1)
+    (folder / "groups.jsonl").write_text("\n".join(groups) + "\n", encoding="utf-8")
+    for arguments in (("replay",), ("replay", "--diff", "recorded", "plugins.grader:one")):
+        told = arkdev(arguments[0], folder.name, *arguments[1:])
+        assert told.exit_code == 2, told.err
+        assert f"not a GroupRecord of schema version 1: {words} trajectory_ids" in told.err
+        assert f"{folder}/groups.jsonl:2" in told.err
+    assert arkdev("show", folder.name).exit_code == 2
+
+
 def test_rewards_whose_sum_is_no_float_are_compared(recorded: Workspace, arkdev: Command) -> None:
     write_grader(recorded, "return 1.7e308 if index else -1.7e308")
     document = replayed(arkdev)

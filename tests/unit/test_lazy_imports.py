@@ -13,6 +13,7 @@ HEAVY = {
     "docker",
     "openai",
     "ray",
+    "tokenizers",
     "torch",
     "transformers",
     "vllm",

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from arkdev.errors import JobError
 from arkdev.flows.check_job import FIRST_LINES, JobCheck, check_job
+from arkdev.job.data import TrainingDataset
+from arkdev.job.reader import read_job
 from tests.integration.workspace import Workspace, away_from_the_user, job_yaml
 
 BAD = """\
@@ -141,6 +144,71 @@ def test_a_job_py_is_checked_too(workspace: Workspace) -> None:
     found = check_job(workspace.root)
     assert set(places(found)) == {"job.py:2"}
     assert any("did you mean 'name'" in problem.message for problem in found.problems)
+
+
+OBJECTS = """
+    from arkdev.job.models import *
+
+    training = TrainingDataset(
+        local_files=["none.jsonl"], tos_bucket="b"
+    )
+    model = ModelReference(
+        foundation_model=FoundationModelReference(name="m", model_verison="1"),
+    )
+    pipeline = GRPOPipeline(
+        rollout="plugins.grader:one",
+        graders=[PipelinePluginWrapper(plugin="plugins/none.py", weight="heavy")],
+    )
+    unused = Data(training_sets=training)
+    mcj = ModelCustomizationJob(
+        name="objects",
+        model_reference=model,
+        data=Data(training_set=training, validation_percentage=120),
+        custom_rl_pipeline=pipeline,
+        hyperparameters={"lr": "much"},
+        save_model_limit=99,
+    )
+    """
+
+
+@pytest.mark.parametrize("end", ["mcj.submit()", "pass", "mcj.nothing.at.all"])
+def test_every_wrong_object_of_a_job_py_is_told_with_the_line_that_made_it(
+    workspace: Workspace, end: str
+) -> None:
+    (workspace.root / "job.yaml").unlink()
+    workspace.write("job.py", OBJECTS + end)
+    found = check_job(workspace.root)
+    told = {(problem.where, problem.message.split(" (", 1)[0]) for problem in found.problems}
+
+    def tells(line: int, words: str) -> bool:
+        return any(where == f"job.py:{line}" and words in text for where, text in told)
+
+    assert tells(4, "give exactly one of local_files, tos_bucket")
+    assert tells(8, "did you mean 'model_version'?")
+    assert tells(12, "did you mean 'plugins:none'")
+    assert tells(12, "weight")
+    assert tells(14, "unknown key 'training_sets'")
+    assert tells(18, "validation_percentage")
+    crashed = end == "mcj.nothing.at.all"
+    assert tells(20, "hyperparameters.lr") or (crashed and tells(15, "hyperparameters.lr"))
+    assert tells(21, "save_model_limit") or (crashed and tells(15, "save_model_limit"))
+    if crashed:
+        assert "then the script ended with AttributeError" in found.problems[-1].fix
+    else:  # what a job that is none names is looked at all the same
+        assert any("none.jsonl" in problem.message for problem in found.problems)
+        assert any("plugins/grader.py" in problem.where for problem in found.problems)
+
+
+def test_reading_a_wrong_job_py_ends_with_all_of_it_and_leaves_nothing_behind(
+    workspace: Workspace,
+) -> None:
+    (workspace.root / "job.yaml").unlink()
+    workspace.write("job.py", OBJECTS + "mcj.submit()")
+    with pytest.raises(JobError) as caught:
+        read_job(workspace.root)
+    assert len(caught.value.problems) >= 8
+    with pytest.raises(ValidationError):  # outside of the reading Python stops at the first
+        TrainingDataset(local_files=["a"], tos_bucket="b")
 
 
 def test_what_may_not_be_meant_is_a_warning_with_its_line(workspace: Workspace) -> None:

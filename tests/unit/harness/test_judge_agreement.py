@@ -52,3 +52,9 @@ def test_opposed_graders_are_below_zero() -> None:
     alpha = krippendorff_alpha([(0.0, 1.0), (1.0, 0.0)])
     assert alpha is not None
     assert alpha < 0
+
+
+def test_very_large_rewards_agree_as_small_ones_do():
+    units = [(1.0, 2.0), (3.0, 3.0), (5.0, 4.0), (-2.0, 0.0)]
+    large = [tuple(2.0**1020 * value for value in unit) for unit in units]
+    assert krippendorff_alpha(large) == pytest.approx(krippendorff_alpha(units))

@@ -104,3 +104,24 @@ def test_an_undefined_resample_leaves_the_upper_end_open() -> None:
     assert (estimate.value, estimate.low, estimate.high) == (1.0, 1.0, 1.0)
     never = bootstrapped(groups, lambda drawn: 1.0 if drawn is groups else None, seed=0)
     assert (never.value, never.low, never.high) == (1.0, None, None)
+
+
+@pytest.mark.parametrize("scale", [2.0**500, 2.0**1000])
+def test_very_large_rewards_have_the_noise_of_small_ones_in_proportion(scale: float) -> None:
+    """Their squares are past the largest float; nothing else is."""
+    groups = normal(6, noise=0.5, gradings=3)
+    large = [[[scale * x for x in rewards] for rewards in group] for group in groups]
+    small, found = judge_noise(groups), judge_noise(large)
+    assert found.noise_sd.value == pytest.approx(scale * small.noise_sd.value)
+    assert found.spread_sd.high == pytest.approx(scale * small.spread_sd.high)
+    assert found.noise_over_spread.value == pytest.approx(small.noise_over_spread.value)
+    assert found.reliability.value == pytest.approx(small.reliability.value)
+    assert found.calls_needed.value == small.calls_needed.value
+
+
+def test_noise_past_the_largest_float_is_unknown_and_no_traceback() -> None:
+    most = 1.79e308
+    groups = [[[most, -most], [-most, most]]] * 5
+    noise = judge_noise(groups)
+    assert noise.noise_sd.value is None
+    assert noise.reliability.value == 0.0

@@ -4,6 +4,7 @@ import pytest
 
 from arkdev.harness.contexts import InsertedContext
 from arkdev.harness.leaks import find_leaks
+from arkdev.sessions.sent import SentBeside
 from tests.unit.harness.test_contexts import trajectory
 
 LONG = "the treaty of Westphalia"
@@ -82,3 +83,19 @@ def test_a_context_is_hidden_from_tool_messages_too():
 def test_what_stays_hidden_is_no_leak():
     critic = InsertedContext("critic", ((0, user(f"reference answer: {LONG}")),))
     assert leaks(ASK, ANSWER, contexts=[critic]) == []
+
+
+def test_a_message_that_was_taken_out_again_is_searched_too():
+    hint = user(f"it is {LONG}")
+    record = trajectory(messages=(ASK, ANSWER), turns=1)
+    sample = {"messages": [ASK], "extra": {"answer": LONG}}
+    (leak,) = find_leaks(record, sample=sample, beside=SentBeside((hint,)))
+    assert (leak.what, leak.message, leak.role) == ("extra.answer", None, "user")
+
+
+def test_what_the_policy_said_beside_its_trajectory_is_no_leak():
+    said = {"role": "assistant", "content": f"perhaps {LONG}?"}
+    record = trajectory(messages=(ASK, ANSWER), turns=1)
+    sample = {"messages": [ASK], "extra": {"answer": LONG}}
+    again = user(f"you said {LONG}")
+    assert find_leaks(record, sample=sample, beside=SentBeside((again,), (said,))) == []

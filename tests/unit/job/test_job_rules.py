@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from arkdev.errors import JobError
 from arkdev.job.data import MAX_FILE_BYTES, Data, TrainingDataset
+from arkdev.job.invalid_objects import describe_errors
 from arkdev.job.methods import CustomizationType
-from arkdev.job.model import describe_errors, dotted
 from arkdev.job.models import GRPOPipeline, ModelCustomizationJob, ModelReference, PPOPipeline
+from arkdev.job.problems import dotted
 from arkdev.job.reader import read_job
 
 FILES = {"local_files": ["a.jsonl"]}
