@@ -11,6 +11,7 @@ from typing import Any
 
 from arkdev.errors import WorkspaceError
 from arkdev.job.paths import filesystem_path, shown_path
+from arkdev.job.prices import MODEL_PRICE, PRICES, ModelPrice, Prices, price_problem
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.spelling import unknown_name
 from arkdev.job.tools import TOOL_LIMITS, ToolLimits, host_problem
@@ -20,7 +21,7 @@ JOB_FILES = ("job.yaml", "job.yml", "job.py")
 """Names of job files, the preferred one first."""
 PLUGIN_FOLDER = "plugins"
 
-_TABLES = ("plugin", "endpoints", "tools", "datasets", "hyperparameters")
+_TABLES = ("plugin", "endpoints", "tools", "datasets", "hyperparameters", "prices")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Workspace:
     """``[datasets]``: the files that stand here for a dataset of the platform, by its id."""
     hyperparameters: tuple[str, ...] = ()
     """``known`` of ``[hyperparameters]``: names that the platform has, the catalogue or not."""
+    prices: Prices = field(default_factory=Prices)
+    """``[prices]``: what tokens and training cost."""
 
 
 def find_workspace(start: Path) -> Workspace:
@@ -114,6 +117,7 @@ class _Tables:
         declared = self._table(values, "hyperparameters")
         self._check_names(declared, table="hyperparameters", known=("known",))
         hyperparameters = self._texts(declared, "hyperparameters.known", "names")
+        prices = self._prices(self._table(values, "prices"))
         if self._problems:
             raise make_error(WorkspaceError, self._problems)
         return Workspace(
@@ -124,6 +128,7 @@ class _Tables:
             tools=limits,
             datasets=datasets,
             hyperparameters=hyperparameters,
+            prices=prices,
         )
 
     def _texts(self, table: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
@@ -146,6 +151,33 @@ class _Tables:
             return tuple(root / filesystem_path(path) for path in paths)
         self._problem(name, f"datasets.{name}: a path is expected, or a list of them")
         return ()
+
+    def _prices(self, table: Mapping[str, Any]) -> Prices:
+        self._check_names(table, table="prices", known=PRICES)
+        if not table:
+            return Prices()
+        currency = table.get("currency")
+        if not isinstance(currency, str) or not currency:
+            message = 'prices.currency: a word is expected, such as "CNY"'
+            self._problem("currency" if currency is not None else "prices", message)
+        hourly = table.get("training_per_hour")
+        if hourly is not None and (problem := price_problem(hourly)):
+            self._problem("training_per_hour", f"prices.training_per_hour: {problem}")
+        models = self._table(table, "models")
+        found = {name: self._price(name, self._table(models, name)) for name in models}
+        if self._problems:
+            return Prices()
+        return Prices(str(currency), hourly, {n: ModelPrice(**one) for n, one in found.items()})
+
+    def _price(self, model: str, table: Mapping[str, Any]) -> Mapping[str, float]:
+        where = f'prices.models."{model}"'
+        self._check_names(table, table=where, known=MODEL_PRICE)
+        for name in MODEL_PRICE:
+            if name not in table:
+                self._problem(model, f"[{where}] has no {name}")
+            elif problem := price_problem(table[name]):
+                self._problem(name, f"{where}.{name}: {problem}", table=model)
+        return table
 
     def _tool(self, host: str, table: Mapping[str, Any]) -> ToolLimits:
         where = f'tools."{host}"'
