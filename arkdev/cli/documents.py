@@ -9,7 +9,13 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.cli.debug_documents import ContextRow, DebugDocument, DebugPart, StepDocument
+from arkdev.cli.debug_documents import (
+    ContextRow,
+    DebugDocument,
+    DebugPart,
+    ForecastDocument,
+    StepDocument,
+)
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
@@ -351,6 +357,7 @@ DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
     "debug": DebugDocument,
+    "forecast": ForecastDocument,
     "test-grader-attack": GraderAttackDocument,
     "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,

@@ -17,6 +17,7 @@ from arkdev.flows.ark_endpoint import ArkEndpoint, ark_served_by
 from arkdev.flows.script_instances import script_instances
 from arkdev.flows.test_instances import Told
 from arkdev.job.capture import Submitter, submitting
+from arkdev.job.hyperparameters import declared_names
 from arkdev.job.workspace import find_workspace
 from arkdev.observe.log_lines import LogLine
 from arkdev.plugin import ark_sdk
@@ -57,6 +58,7 @@ def run_file(
     with ExitStack() as stack:
         if endpoint is not None:
             stack.enter_context(ark_served_by(endpoint.resolve(workspace), say=say))
+        stack.enter_context(declared_names(workspace.hyperparameters))
         if on_submit is not None:
             stack.enter_context(submitting(on_submit))
         instances = stack.enter_context(script_instances(workspace, told=Told(say, on_log)))

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -116,7 +115,7 @@ async def test_containers_of_a_killed_deployment_are_removed_and_those_of_others
     killed = json.loads((await in_thread(arkdev, workspace, *up)).stdout)
     kept = json.loads((await in_thread(arkdev, workspace, *up)).stdout)
     os.kill(killed["pid"], signal.SIGKILL)
-    time.sleep(0.5)
+    await asyncio.sleep(0.5)
     assert len(await of_workspace(engine, workspace)) == 2
     told = await in_thread(arkdev, workspace, "faas", "status", "--json")
     assert [each["id"] for each in json.loads(told.stdout)["deployments"]] == [kept["id"]]

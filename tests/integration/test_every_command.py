@@ -41,6 +41,7 @@ ENDS = {
         ("debug --resume latest", 2),
         ("debug --endpoint http://127.0.0.1:1/v1 --model m", 4),
     ],
+    "forecast": [("forecast latest", 2), ("forecast nothing", 2), ("forecast --num-steps 0", 2)],
     "data check": [
         ("data check", 0),
         ("data check data.jsonl --show 0", 0),

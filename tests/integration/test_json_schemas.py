@@ -18,6 +18,7 @@ COMMANDS = {
     "test": "test plugin --trace --json",
     "test-sample": "test plugin --sample 0 --json",
     "debug": "debug --steps 1 --n-sample 2 --keep-going --json",
+    "forecast": "forecast latest --json",
     "show-step": "show latest --step 0 --json",
     "test-grader-attack": "test grader --attack --floor 0.5 --json",
     "test-grader-repeat": "test grader --repeat 2 plugins.grader:one=1 plugins.grader:one --json",
@@ -92,7 +93,7 @@ def test_the_document_of_a_command_is_the_published_one(
     workspace.samples("hello", "fail", "hello again")
     if name == "freeze":
         workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
-    if name == "show-step":
+    if name in ("show-step", "forecast"):
         arkdev("debug", "--steps", "1", "--n-sample", "2", "--keep-going")
     elif name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
         arkdev("test", "plugin", "--n-sample", "2", "--trace")

@@ -60,6 +60,7 @@ ASKED = (
 COMMANDS = {
     "create mcj": ["create", "mcj", "-f", "job.yaml", "--debug"],
     "debug": ["debug", "--endpoint", "mine", "--n-sample", "2"],
+    "forecast": ["forecast", "latest"],
     "data check": ["data", "check"],
     "check": ["check"],
     "doctor": ["doctor"],

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,10 +52,9 @@ class PluginRequest:
 
     def arguments(self, proxy: InferenceProxy | None) -> tuple[Any, ...]:
         """Return the documented arguments, by position."""
-        between = () if proxy is None else (proxy,)
         if proxy is None:
             return (self.context, self.sample, *self.rest)
-        return (self.context, *between, self.sample, *self.rest)
+        return (self.context, proxy, self.sample, *self.rest)
 
 
 def request_body(
@@ -68,7 +68,7 @@ def request_body(
     body: dict[str, Any] = {"context": _plain(context)}
     if plugin.kind.is_rollout:
         proxy, sample, *rest = others
-        body |= {"proxy": _proxy_document(proxy, url=url), "sample": _plain(sample)}
+        body |= {"proxy": proxy_document(proxy, url=url), "sample": _plain(sample)}
         if rest:
             body["n_sample"] = rest[0]
         return body
@@ -127,7 +127,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _proxy_document(proxy: InferenceProxy, *, url: str | None) -> dict[str, Any]:
+def proxy_document(proxy: InferenceProxy, *, url: str | None = None) -> dict[str, Any]:
+    """Return a proxy as a request has it (FT-07); `url` stands for its own, as above."""
     document: dict[str, Any] = {
         "url": url or proxy.url,
         "jwt_token": proxy.jwt_token,
@@ -173,8 +174,13 @@ def _proxy(fields: Any) -> ProxyAddress:
         raise BadRequestError("proxy.attempt is not an object")
     if not isinstance(headers, dict):
         raise BadRequestError("proxy.headers is not an object")
+    url = str(fields.get("url") or "")
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise BadRequestError(f"proxy.url is {url!r}: {error}") from None
     return ProxyAddress(
-        url=str(fields.get("url") or ""),
+        url=url,
         jwt_token=str(fields.get("jwt_token") or ""),
         mode=mode,
         headers={str(name): str(value) for name, value in headers.items()},
