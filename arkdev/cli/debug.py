@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from arkdev.flows.debug import DebugOutcome
     from arkdev.flows.debug_plan import DebugPlan
     from arkdev.flows.debug_request import DebugRequest
+    from arkdev.harness.forecast.forecast import Forecast
     from arkdev.job.job import Job
 
 _EXAMPLES = """\b
@@ -305,6 +306,8 @@ def run_and_show(request: DebugRequest, *, job: Job | None = None, as_json: bool
     from arkdev.cli.streams import keep_results_apart
     from arkdev.flows.debug import run_debug
     from arkdev.flows.debug_plan import plan_debug
+    from arkdev.flows.forecast import forecast_run
+    from arkdev.runs.reader import RunReader
 
     keep_results_apart()
     with redirect_stdout(sys.stderr):
@@ -317,16 +320,18 @@ def run_and_show(request: DebugRequest, *, job: Job | None = None, as_json: bool
             give_up_after_s=give_up_after_s(request),
             on_programs_ended=display.on_programs_ended,
         )
-    page = write_html_report(outcome.folder)
+    reader = RunReader(outcome.folder)
+    forecast = forecast_run(reader, prices=plan.workspace.prices)
+    page = write_html_report(reader, forecast)
     if as_json:
         display.say_end(outcome)
-        _print_json(plan, outcome, page)
+        _print_json(plan, outcome, forecast=forecast, page=page)
     else:
-        display.show(outcome, page)
+        display.show(outcome, forecast=forecast, page=page)
     return outcome
 
 
-def _print_json(plan: DebugPlan, outcome: DebugOutcome, page: Path) -> None:
+def _print_json(plan: DebugPlan, outcome: DebugOutcome, *, forecast: Forecast, page: Path) -> None:
     import dataclasses
 
     from arkdev.cli.output import print_json
@@ -344,6 +349,7 @@ def _print_json(plan: DebugPlan, outcome: DebugOutcome, page: Path) -> None:
         "failure": None if failure is None else str(failure),
         "summary": outcome.summary.to_json(),
         "validation": outcome.validation and outcome.validation.to_json(),
+        "forecast": forecast.to_json(),
         "thresholds": [dataclasses.asdict(threshold) for threshold in outcome.thresholds],
         "warnings": [
             *plan.notes,

@@ -16,6 +16,7 @@ from arkdev.cli.debug_report import (
     print_sections,
     steps_section,
 )
+from arkdev.cli.forecast_report import print_forecast
 from arkdev.cli.report import headline, print_next, render_summary
 from arkdev.cli.terminal import plural, symbols
 from arkdev.cli.test_display import Display
@@ -23,6 +24,7 @@ from arkdev.flows.debug import DebugOutcome
 from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_plan import PluginTestPlan
+from arkdev.harness.forecast.forecast import Forecast
 from arkdev.harness.steps import StepRecord
 from arkdev.job.batches import Batch
 from arkdev.runs.masking import masked_text
@@ -71,8 +73,8 @@ class DebugDisplay(Display):
             self._say(f"the job would fail: {outcome.failure}")
         self._say_more(outcome)
 
-    def show(self, outcome: DebugOutcome, page: Path) -> None:
-        """Print the report: that of the training steps as of a test, then the steps."""
+    def show(self, outcome: DebugOutcome, *, forecast: Forecast, page: Path) -> None:
+        """Print the report: that of the training steps as of a test, the steps, the forecast."""
         signs = symbols(self._out)
         name = None if self._is_listed(outcome.folder) else str(outcome.folder)
         render_summary(outcome.summary, self._out)
@@ -93,6 +95,7 @@ class DebugDisplay(Display):
         if outcome.validation is not None:
             text = headline(outcome.validation, signs=signs)
             self._out.print(Text(" validation  ", style="dim").append_text(text), soft_wrap=True)
+        print_forecast(forecast, self._out)
         self._out.print()
         print_next(outcome.summary, self._out, outcome.folder, name or outcome.folder.name)
         self._out.print(Text(f" page  {page}"), soft_wrap=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.harness.forecast.forecast import Forecast
 from arkdev.harness.steps import StepRecord
 from arkdev.harness.summary import Summary
 from arkdev.harness.thresholds import ThresholdResult
@@ -28,8 +29,18 @@ class DebugDocument(TypedDict):
     summary: Summary
     """Of the training steps."""
     validation: Summary | None
+    forecast: Forecast
     thresholds: list[ThresholdResult]
     warnings: list[str]
+
+
+class ForecastDocument(TypedDict):
+    """``arkdev forecast RUN --json``."""
+
+    schema_version: int
+    run: str
+    folder: str
+    forecast: Forecast
 
 
 class StepGroupRow(TypedDict):

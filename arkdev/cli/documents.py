@@ -9,7 +9,14 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.cli.debug_documents import ContextRow, DebugDocument, DebugPart, StepDocument
+from arkdev.cli.debug_documents import (
+    ContextRow,
+    DebugDocument,
+    DebugPart,
+    ForecastDocument,
+    StepDocument,
+)
+from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
@@ -350,6 +357,7 @@ DOCUMENTS: dict[str, type] = {
     "test": TestDocument,
     "test-sample": SampleTestDocument,
     "debug": DebugDocument,
+    "forecast": ForecastDocument,
     "test-grader-attack": GraderAttackDocument,
     "test-grader-repeat": GraderRepeatDocument,
     "replay": ReplayDocument,
@@ -367,6 +375,7 @@ DOCUMENTS: dict[str, type] = {
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
     "freeze": FreezeDocument,
+    **FAAS_DOCUMENTS,
     "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,

@@ -214,12 +214,13 @@ def _curl(kept: KeptDeployment) -> str:
         given = {"url": "https://ark.cn-beijing.volces.com/api/v3", "jwt_token": "KEY"}
         body["proxy"] = {} if kept.endpoint else given
     body["sample"] = {"messages": [question], "extra": {"answer": "19"}}
-    body |= {
+    of_kind: dict[str, dict[str, Any]] = {
         "single_rollout": {},
         "group_rollout": {"n_sample": 2},
         "single_grader": {"trajectory": trajectory},
         "group_grader": {"trajectories": [trajectory]},
-    }[function.kind]
+    }
+    body |= of_kind[function.kind]
     return f"curl -s {function.url} -d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
 
 

@@ -1,4 +1,4 @@
-"""``arkdev faas up --detach``: the same command in a process of its own, waited for until it is up."""
+"""``arkdev faas up --detach``: the same command in a process of its own, until it is up."""
 
 from __future__ import annotations
 

@@ -9,8 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from arkdev.cli import forecast_report
 from arkdev.cli.debug_report import metric_value, name_of
 from arkdev.cli.terminal import duration, number
+from arkdev.harness.forecast.forecast import Forecast
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN, GroupRecord, TrajectoryRecord
@@ -21,6 +23,7 @@ MAX_TRAJECTORIES = 24
 """Shown whole; the folder has all of them."""
 MAX_CHARACTERS = 20_000
 """Of one message."""
+_DASH = "–"
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem;border-bottom:1px solid #ddd}
@@ -33,10 +36,9 @@ h2{border-color:#333}}
 """
 
 
-def write_html_report(folder: Path) -> Path:
+def write_html_report(reader: RunReader, forecast: Forecast) -> Path:
     """Write ``report.html`` into the folder of a debug run, from its records; return its path."""
-    reader = RunReader(folder)
-    return write_page(folder / NAME, html_report(reader))
+    return write_page(reader.folder / NAME, html_report(reader, forecast))
 
 
 def steps_of(reader: RunReader) -> list[StepRecord]:
@@ -49,7 +51,7 @@ def steps_of(reader: RunReader) -> list[StepRecord]:
     return sorted(found.values(), key=lambda step: (step.step, step.phase == TEST))
 
 
-def html_report(reader: RunReader) -> str:
+def html_report(reader: RunReader, forecast: Forecast) -> str:
     """Return the page."""
     summary = reader.manifest.summary or {}
     steps = steps_of(reader)
@@ -59,6 +61,7 @@ def html_report(reader: RunReader) -> str:
         *_steps(steps),
         *_metrics(steps),
         *_graders(summary),
+        *_forecast(forecast),
         *_trajectories(reader),
     ]
     title = escape(f"debug run {reader.manifest.run_id}")
@@ -166,6 +169,31 @@ def _graders(summary: Mapping[str, Any]) -> Iterator[str]:
     if rows:
         yield "<h2>Graders</h2>"
         yield _table(("grader", "weight", "mean", "graded", "ungraded", "place"), rows)
+
+
+def _forecast(forecast: Forecast) -> Iterator[str]:
+    yield "<h2>Signal forecast</h2>"
+    for text in (forecast_report.headline(forecast), forecast_report.MEANING):
+        yield f'<p class="quiet">{escape(text)}</p>'
+    yield _table(forecast_report.HEADERS, forecast_report.main_rows(forecast, dash=_DASH))
+    for text in forecast_report.remarks(forecast):
+        yield f'<p class="quiet">{escape(text)}</p>'
+    signal, solving, settled = forecast.signal, forecast.solving, forecast.settled
+    if signal is not None:
+        yield _table(forecast_report.SIZE_HEADERS, forecast_report.size_rows(signal, dash=_DASH))
+    if solving is not None:
+        yield _table(forecast_report.HEADERS, forecast_report.pass_rows(solving, dash=_DASH))
+        if solving.difficulty:
+            headers = forecast_report.difficulty_headers(solving)
+            yield _table(headers, forecast_report.difficulty_rows(solving, dash=_DASH))
+        for text in forecast_report.solving_notes(solving):
+            yield f'<p class="quiet">{escape(text)}</p>'
+    if settled is not None:
+        for line, prompts in forecast_report.settled_lines(settled):
+            items = "".join(f"<li>{escape(prompt)}</li>" for prompt in prompts)
+            yield f"<p>{escape(line)}</p><ul>{items}</ul>"
+        if warning := forecast_report.too_few_warning(settled):
+            yield f"<p>{escape(warning)}</p>"
 
 
 def _trajectories(reader: RunReader) -> Iterator[str]:

@@ -32,6 +32,7 @@ _COMMANDS = (
     "runs",
     "replay",
     "debug",
+    "forecast",
     "freeze",
     "schema",
     "doctor",

@@ -30,8 +30,8 @@ A request has "context" (may be left out), "sample", and
   of a single grader  "trajectory" (or "completion"); of a group grader "trajectories"
 
 \b
-Without --sync the code goes on that was deployed by an earlier call, as in the cloud; a notice names
-the files that differ. It is forgotten when it was not called for 7 days.
+Without --sync the code goes on that an earlier call deployed, as in the cloud; a notice names the
+files that differ. It is forgotten when it was not called for 7 days.
 
 \b
 Exit codes: 0 the plugin answered, 1 it failed, ran out of time or memory, 2 usage, configuration,
@@ -129,7 +129,9 @@ def _body(request: str) -> dict[str, Any]:
         except UnicodeDecodeError as error:
             raise UsageError(f"not UTF-8 text (byte {error.start})", where=where) from error
         except OSError as error:
-            raise UsageError(f"the request cannot be read: {error.strerror}", where=where) from error
+            raise UsageError(
+                f"the request cannot be read: {error.strerror}", where=where
+            ) from error
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:

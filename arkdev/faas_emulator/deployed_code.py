@@ -87,9 +87,7 @@ class DeployedCode:
     def plugin(self) -> Plugin:
         """The plugin as it was then, as far as the platform knows it."""
         function = self.function
-        return Plugin(
-            function.kind, function.name, runtime=function.runtime, place=function.place
-        )
+        return Plugin(function.kind, function.name, runtime=function.runtime, place=function.place)
 
     def package(self) -> PluginPackage:
         """Return the deployed files. Raises `BuildError` when some are gone."""
@@ -242,9 +240,7 @@ def _digests(package: PluginPackage) -> dict[str, str]:
         try:
             found[file.path] = hashlib.sha256(file.source.read_bytes()).hexdigest()
         except OSError as error:
-            raise BuildError(
-                f"cannot be read: {error.strerror}", where=str(file.source)
-            ) from error
+            raise BuildError(f"cannot be read: {error.strerror}", where=str(file.source)) from error
     return found
 
 

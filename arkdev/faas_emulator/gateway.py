@@ -4,8 +4,8 @@
 ``GET /`` tells which functions there are and how they are doing. The answer of a plugin is handed
 on as it is. What the platform says for itself has the cloud's envelope and codes::
 
-    400 MissingParameter, InvalidParameter    no body, one that is no JSON object, or a proxy on this
-                                              machine that functions cannot reach
+    400 MissingParameter, InvalidParameter    no body, one that is no JSON object, or a proxy
+                                              on this machine that functions cannot reach
     404 ResourceNotFound                      no such function
     413 InvalidParameter                      a body of more than `MAX_BODY_BYTES`
     429 QuotaExceeded                         too many calls wait for the function

@@ -144,6 +144,10 @@ class DebugPlan(PluginTestPlan):
         )
         return SampleToRun(index, line.sample.model_dump_json(exclude_unset=True), sampling)
 
+    def training(self) -> dict[str, Any]:
+        """Return what the job would train with, for a forecast."""
+        return {**(super().training() or {}), "num_samples": self.steps.num_samples}
+
     def settings(self) -> dict[str, Any]:
         """Return what the run folder keeps of this plan."""
         teacher = self.teacher and {"name": self.teacher.name, "model": self.teacher.model}

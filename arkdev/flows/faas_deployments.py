@@ -118,9 +118,7 @@ def status_of(deployment: KeptDeployment) -> tuple[FunctionStatus, ...]:
 
 def _asked(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(
-        parts.hostname or "", parts.port, timeout=_ASKED_FOR_S
-    )
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ASKED_FOR_S)
     try:
         connection.request("GET", "/")
         functions = json.loads(connection.getresponse().read())["functions"]
@@ -150,9 +148,7 @@ def _signal(deployment: KeptDeployment, number: signal.Signals) -> None:
             os.kill(deployment.pid, number)
 
 
-def _is_over(
-    deployments: KeptDeployments, deployment: KeptDeployment, *, within_s: float
-) -> bool:
+def _is_over(deployments: KeptDeployments, deployment: KeptDeployment, *, within_s: float) -> bool:
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         if deployments.find(deployment.id) is None or not deployment.is_up:

@@ -39,7 +39,7 @@ from arkdev.flows.workspace_functions import (
     with_names_for_urls,
 )
 from arkdev.job.reader import read_job
-from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.job.workspace import find_workspace
 from arkdev.observe.log_lines import MAX_CHARS
 from arkdev.plugin import ark_sdk
 from arkdev.runs.masking import masked_output, usable_secrets
@@ -127,9 +127,7 @@ async def serving(plan: FaasPlan, request: UpRequest, *, say: Say) -> AsyncItera
 
 
 @asynccontextmanager
-async def _front_door(
-    opened: OpenPools, secrets: CallSecrets, *, port: int
-) -> AsyncIterator[str]:
+async def _front_door(opened: OpenPools, secrets: CallSecrets, *, port: int) -> AsyncIterator[str]:
     async def prepare(body: dict[str, Any]) -> dict[str, Any]:
         secrets.note(body)
         return await with_proxy_inside(body, opened.inside)
@@ -205,5 +203,3 @@ class _Recorder:
             )
 
         return write
-
-

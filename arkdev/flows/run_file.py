@@ -17,6 +17,7 @@ from arkdev.flows.ark_endpoint import ArkEndpoint, ark_served_by
 from arkdev.flows.script_instances import script_instances
 from arkdev.flows.test_instances import Told
 from arkdev.job.capture import Submitter, submitting
+from arkdev.job.hyperparameters import declared_names
 from arkdev.job.workspace import find_workspace
 from arkdev.observe.log_lines import LogLine
 from arkdev.plugin import ark_sdk
@@ -42,7 +43,7 @@ def run_file(
 ) -> None:
     """Run `file` as ``python FILE ARGUMENTS`` would with the workspace's root on PYTHONPATH.
 
-    `say` is told, in a line, where calls to Ark go, and what becomes of the script's test instances;
+    `say` is told, in a line, where calls to Ark go, and what becomes of test instances;
     `on_log` of each line that plugins log or print in them. `on_submit` runs the debug jobs that
     the script submits. Raises `ConfigurationError` when there is no
     such file or endpoint, and `EndpointUnreachableError` when nothing listens there: the script has
@@ -57,6 +58,7 @@ def run_file(
     with ExitStack() as stack:
         if endpoint is not None:
             stack.enter_context(ark_served_by(endpoint.resolve(workspace), say=say))
+        stack.enter_context(declared_names(workspace.hyperparameters))
         if on_submit is not None:
             stack.enter_context(submitting(on_submit))
         instances = stack.enter_context(script_instances(workspace, told=Told(say, on_log)))

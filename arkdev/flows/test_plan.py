@@ -149,6 +149,8 @@ class PluginTestPlan:
                     "reference": g.loaded.reference,
                     "weight": g.weight,
                     "place": g.loaded.plugin.place,
+                    "kind": g.loaded.plugin.kind.value,
+                    "request_concurrency": g.loaded.plugin.runtime.request_concurrency,
                 }
                 for g in self.graders
             ],
@@ -174,7 +176,21 @@ class PluginTestPlan:
             "inject": self.request.inject,
             "faas": self.faas.settings() if self.faas else None,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
+            "training": self.training(),
             "flags": self.request.flags(),
+        }
+
+    def training(self) -> dict[str, Any] | None:
+        """Return what the job would train with, for a forecast; None without a job."""
+        if self.job is None:
+            return None
+        is_whole = self.request.limit is None and self.request.sample is None
+        return {
+            "customization_type": self.job.customization_type.value,
+            "num_steps": self.job.hyperparameters.get("num_steps"),
+            "batch_size": self.job.batch_size,
+            "num_generations": self.job.num_generations,
+            "num_samples": self.num_samples if is_whole else None,
         }
 
     def hashes(self) -> dict[str, str]:
@@ -260,6 +276,7 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
             *notes,
             *(faas.notes if faas else ()),
             *notes_on_faults(faults),
+            *samples.notes,
             *(job.warnings if job else ()),
         ),
     )

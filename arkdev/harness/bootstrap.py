@@ -27,18 +27,23 @@ class Estimate:
 
 
 def bootstrapped(
-    groups: Sequence[_T], statistic: Callable[[Sequence[_T]], float | None], *, seed: int
+    groups: Sequence[_T],
+    statistic: Callable[[Sequence[_T]], float | None],
+    *,
+    seed: int,
+    work: int | None = None,
 ) -> Estimate:
     """Return a statistic of groups with the percentile interval of a bootstrap over them.
 
     Resamples for which it is not defined count as larger than all others: an upper end of None
-    with a lower one means no bound.
+    with a lower one means no bound. `work` is what the statistic costs, in groups that it looks at
+    (default: each once); a costly one is computed for fewer resamples.
     """
     value = statistic(groups)
     if value is None or len(groups) < FEWEST:
         return Estimate(value)
     random = Random(seed)
-    num = max(_FEWEST_RESAMPLES, min(_MOST_RESAMPLES, _BUDGET // len(groups)))
+    num = max(_FEWEST_RESAMPLES, min(_MOST_RESAMPLES, _BUDGET // (work or len(groups))))
     drawn = [statistic(random.choices(groups, k=len(groups))) for _ in range(num)]
     known = sorted(one for one in drawn if one is not None)
     tail = (1 - LEVEL) / 2

@@ -114,7 +114,7 @@ def sample_std(values: Sequence[float]) -> float | None:
 
 
 def clustered_standard_error(
-    sums: Sequence[float], *, counts: Sequence[int], mean: float
+    sums: Sequence[float], *, counts: Sequence[float], mean: float
 ) -> float | None:
     """Standard error of a mean of rewards whose errors are correlated within a group.
 

@@ -99,7 +99,7 @@ def edit(workspace):
     (workspace / "plugins/a.py").write_text(f"{PLUGIN}# {uuid.uuid4()}\n", encoding="utf-8")
 
 
-async def test_an_image_holds_the_package_and_runs_as_a_user_of_its_own(engine, build):
+async def test_an_image_holds_the_package_and_runs_as_nobody(engine, build):
     image = await build()
     spec = ContainerSpec(
         image=image.tag,
@@ -111,7 +111,7 @@ async def test_an_image_holds_the_package_and_runs_as_a_user_of_its_own(engine, 
     seen = json.loads(await run_once(engine, spec, limit_s=60))
     assert seen["files"] == ["plugins/403.html", "plugins/a.py", "requirements.txt"]
     assert seen["secret"] == ""
-    assert seen["user"] == [10001, 10001, "function"]
+    assert seen["user"] == [65534, 65534, "nobody"]
     assert seen["folder"] == "/workspace"
     assert seen["modes"] == {"plugins": "755", "plugins/a.py": "644"}
     assert seen["written"] == "Read-only file system"

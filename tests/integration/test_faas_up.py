@@ -1,4 +1,4 @@
-"""``arkdev faas up``, ``status``, ``logs`` and ``down``, with instances that are child processes."""
+"""``arkdev faas up``, ``status``, ``logs`` and ``down``, with child processes as instances."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""``arkdev test pipeline_plugin``: one documented request, in an instance that is a child process."""
+"""``arkdev test pipeline_plugin``: a documented request, with a child process as instance."""
 
 import io
 import json
@@ -44,7 +44,11 @@ def test_the_answer_is_printed_and_what_the_plugin_says_goes_to_stderr(workspace
     told = ask(arkdev, REQUEST)
     assert told.exit_code == 0, told.err
     answer = json.loads(told.out)
-    assert (answer["reward"], answer["metrics"], answer["status"]) == (0.25, {"turns": 2}, "success")
+    assert (answer["reward"], answer["metrics"], answer["status"]) == (
+        0.25,
+        {"turns": 2},
+        "success",
+    )
     assert "grading 5" in told.err
     assert "plugins.grader: seen None" in told.err
 

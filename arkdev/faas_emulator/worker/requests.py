@@ -90,7 +90,7 @@ def json_body(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _json_of(value: Any) -> Any:
     if isinstance(value, InferenceProxy):
-        return _proxy_document(value, url=None)
+        return proxy_document(value)
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
     raise TypeError(f"{type(value).__name__} is not JSON")

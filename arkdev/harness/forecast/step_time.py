@@ -1,0 +1,192 @@
+"""How long a step takes: the measured durations, scheduled as a job schedules them (decision 2).
+
+A step is `batch_size` samples, each with its rollouts. One slot is one running rollout, there are
+as many slots as `batch_size`, and a free slot takes the next rollout in order. A group is graded
+once its rollouts are done; a grader runs at most `request_concurrency` times at once. The step is
+over when the last group is graded. The smaller batch at the end of an epoch counts as a full one.
+The update of the weights is not in it: no run here measures it.
+
+Steps are drawn from whole prompts of the run, because rollouts of a prompt are alike, and the
+intervals are those of a bootstrap over prompts: the true mean from the mean of a few steps of each
+resample, what one step takes from one step of each.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from arkdev.harness.bootstrap import Estimate, bootstrapped
+from arkdev.harness.forecast.observed import ObservedGrader, ObservedGroup, ObservedRun
+from arkdev.harness.forecast.quantiles import t_quantile
+from arkdev.harness.forecast.quantity import TAIL, Interval, Quantity, too_few
+from arkdev.harness.forecast.size import JobSize
+from arkdev.harness.thresholds import Z
+
+_STEPS_OF_MEAN = 8
+_STEPS_OF_VALUE = 24
+_BUDGET = 1024
+"""Rollouts that one resample for the mean schedules, about."""
+
+Prompt = Sequence[ObservedGroup]
+"""The groups of one sample."""
+
+
+@dataclass(frozen=True)
+class TimeForecast:
+    """Seconds, without the update of the weights and without rounds on a validation set."""
+
+    step: Quantity
+    """`job` is what one step takes."""
+    total: Quantity
+    """Of all steps."""
+
+
+class StepClock:
+    """Schedules the rollouts and gradings of a step."""
+
+    def __init__(self, run: ObservedRun, size: JobSize) -> None:
+        self._size = size
+        self._graders = run.graders
+        self._num_calls = 1 if run.makes_groups else size.num_generations
+        self._measured_calls = 1 if run.makes_groups else run.num_generations
+
+    def mean_of(self, prompts: Sequence[Prompt], *, num_steps: int, random: Random) -> float:
+        """Return the mean duration of steps whose samples are drawn from `prompts`."""
+        return math.fsum(self._drawn(prompts, random) for _ in range(num_steps)) / num_steps
+
+    def step_s(self, groups: Sequence[ObservedGroup], *, random: Random) -> float:
+        """Return how long a step with these groups takes."""
+        total = len(groups) * self._num_calls
+        slots = [0.0] * min(self._size.batch_size, total)
+        done = []
+        for group in groups:
+            end = 0.0
+            for call_s in self._calls(group, random):
+                free_at = slots[0] + call_s
+                heapq.heapreplace(slots, free_at)
+                if free_at > end:
+                    end = free_at
+            done.append((end, group))
+        return max(max(end for end, _ in done), self._graded(done))
+
+    def _drawn(self, prompts: Sequence[Prompt], random: Random) -> float:
+        drawn = random.choices(prompts, k=self._size.groups_per_step)
+        groups = [one[0] if len(one) == 1 else random.choice(one) for one in drawn]
+        return self.step_s(groups, random=random)
+
+    def _calls(self, group: ObservedGroup, random: Random) -> Sequence[float]:
+        """Return the durations of a group's calls; for another group size drawn from these.
+
+        A group that was dropped had fewer; it keeps them.
+        """
+        if self._num_calls == self._measured_calls or not group.calls_s:
+            return group.calls_s
+        number = round(len(group.calls_s) * self._num_calls / self._measured_calls)
+        return random.choices(group.calls_s, k=max(1, number))
+
+    def _graded(self, done: list[tuple[float, ObservedGroup]]) -> float:
+        last = 0.0
+        for index, grader in enumerate(self._graders):
+            waiting = [
+                (end, group.gradings_s[index])
+                for end, group in done
+                if len(group.gradings_s) > index
+            ]
+            last = max(last, _last_grading(waiting, self._places(grader, len(waiting))))
+        return last
+
+    def _places(self, grader: ObservedGrader, num_groups: int) -> int:
+        """Return how many groups a grader grades at once: its calls for a group run together."""
+        if grader.max_calls is None:
+            return num_groups
+        calls = self._size.num_generations if grader.is_single else 1
+        return max(1, grader.max_calls // calls)
+
+
+def _last_grading(waiting: list[tuple[float, float]], num_places: int) -> float:
+    """Return when the last group is graded; each is ready at a time and takes a time."""
+    if num_places >= len(waiting):
+        return max((ready + takes for ready, takes in waiting), default=0.0)
+    places = [0.0] * num_places
+    last = 0.0
+    for ready, takes in sorted(waiting):
+        end = max(ready, places[0]) + takes
+        heapq.heapreplace(places, end)
+        last = max(last, end)
+    return last
+
+
+def forecast_time(run: ObservedRun, size: JobSize, *, seed: int) -> TimeForecast:
+    """Return the time of a step and of all steps of a job of that size."""
+    problem = _unknown(run, size)
+    if problem:
+        return TimeForecast(Quantity(None, why=problem), Quantity(None, why=problem))
+    prompts = _by_prompt(run)
+    clock, random = StepClock(run, size), Random(seed)
+    work = size.groups_per_step * size.num_generations
+    num_steps = max(1, min(_STEPS_OF_MEAN, _BUDGET // work))
+    value = clock.mean_of(
+        prompts, num_steps=max(4, min(_STEPS_OF_VALUE, 4 * _BUDGET // work)), random=random
+    )
+
+    def resampled(count: int) -> Interval | None:
+        estimate = bootstrapped(
+            prompts,
+            lambda drawn: clock.mean_of(drawn, num_steps=count, random=random),
+            seed=seed,
+            work=count * work,
+        )
+        return _wider(estimate, value, num_prompts=len(prompts))
+
+    step = Quantity(value, resampled(num_steps), resampled(1), too_few(len(prompts)))
+    return TimeForecast(step, _total(step, size))
+
+
+def _wider(estimate: Estimate, value: float, *, num_prompts: int) -> Interval | None:
+    """Return the interval, as much wider as Student's t and a sample variance are at this size.
+
+    Percentiles of a bootstrap of few are too near (Hesterberg 2015, "What Teachers Should Know
+    about the Bootstrap", section 4.3).
+    """
+    if estimate.low is None or estimate.high is None:
+        return None
+    degrees = num_prompts - 1
+    factor = t_quantile(1 - TAIL, degrees) / Z * math.sqrt(num_prompts / degrees)
+    low, high = (value + factor * (end - value) for end in (estimate.low, estimate.high))
+    return Interval(max(0.0, low), high)
+
+
+def _total(step: Quantity, size: JobSize) -> Quantity:
+    """Many steps average out what differs between them."""
+    if size.num_steps is None:
+        return Quantity(None, why="the job gives no num_steps")
+    if step.value is None or step.true is None or step.job is None:
+        return Quantity(step.value and step.value * size.num_steps, why=step.why)
+    root = math.sqrt(size.num_steps)
+    ends = [
+        math.hypot(end - step.value, (one - step.value) / root)
+        for end, one in ((step.true.low, step.job.low), (step.true.high, step.job.high))
+        if end is not None and one is not None
+    ]
+    job = Interval(max(0.0, step.value - ends[0]), step.value + ends[1])
+    return Quantity(step.value, step.true, job).times(size.num_steps)
+
+
+def _by_prompt(run: ObservedRun) -> list[Prompt]:
+    prompts: dict[int, list[ObservedGroup]] = {}
+    for group in run.groups:
+        if group.calls_s:
+            prompts.setdefault(group.sample_index, []).append(group)
+    return list(prompts.values())
+
+
+def _unknown(run: ObservedRun, size: JobSize) -> str:
+    if not any(group.calls_s for group in run.groups):
+        return "no durations were recorded"
+    if run.makes_groups and size.num_generations != run.num_generations:
+        return "one call makes a group, and groups of another size were not timed"
+    return ""
