@@ -108,7 +108,9 @@ def _limits(spec: FunctionSpec, opened: OpenLauncher, *, kind: str) -> dict[str,
     limits = opened.launcher.limits(spec)
     return {
         "name": spec.name,
+        "plugin_kind": spec.kind.value,
         "instance": kind,
+        "runtime": spec.runtime.model_dump(mode="json"),
         "max_concurrency": spec.runtime.max_concurrency,
         "min_replicas": spec.min_replicas,
         "max_replicas": spec.max_replicas,

@@ -115,11 +115,11 @@ def _progress(levels: Levels, slowdown: Slowdown) -> Callable[[float], float]:
     for (since, until), count in zip(pairwise(times), levels.counts, strict=False):
         made.append(made[-1] + (until - since) / slowdown.at(count))
 
-    def until(at: float) -> float:
+    def made_until(at: float) -> float:
         place = bisect_right(times, at) - 1
         return made[place] + (at - times[place]) / slowdown.at(levels.counts[place])
 
-    return until
+    return made_until
 
 
 def fit_service(function: MeasuredFunction) -> ServiceFit:

@@ -55,6 +55,7 @@ class Forecast:
 
     num_calls: int
     """Of one batch, or of one simulated stretch of a Poisson load."""
+    queued_mean: Estimate
     queued_p50: Estimate
     queued_p99: Estimate
     total_p50: Estimate
@@ -120,37 +121,55 @@ class Job:
             return min(load.in_flight, all_calls)
         return min(self.fits[name].function.runtime.request_concurrency, all_calls)
 
+    def simulate(self, runtimes: Mapping[str, Runtime | None], *, num_runs: int) -> list[Outcome]:
+        """Simulate functions together; None: no call of it waits or has neighbours.
+
+        Run by run the same is drawn for all settings.
+        """
+        return [self._simulated(runtimes, number) for number in range(num_runs)]
+
     def forecast(self, runtimes: Mapping[str, Runtime | None], *, num_runs: int) -> JobForecast:
-        """Forecast the functions that `runtimes` names; None: no call waits or has neighbours."""
-        outcomes = [self._simulated(runtimes, number, is_best=False) for number in range(num_runs)]
-        functions = {}
-        for name, runtime in runtimes.items():
-            if runtime is None:
-                continue
-            timeout_s = runtime.timeout or MAX_TIMEOUT_S
-            whole = [outcome.functions[name] for outcome in outcomes]
-            scales = [self._scale(outcome) for outcome in outcomes]
-            functions[name] = _forecast(whole, scales, timeout_s=timeout_s, skip=self._skip)
-        makespan = None
-        if isinstance(self.load, Batch):
-            makespan = estimate([outcome.makespan_s for outcome in outcomes])
-        return JobForecast(functions, makespan)
+        """Simulate, and sum up."""
+        outcomes = self.simulate(runtimes, num_runs=num_runs)
+        timeouts = {name: one.timeout for name, one in runtimes.items() if one is not None}
+        return JobForecast(
+            {
+                name: self.summed_up(outcomes, name, timeout_s=timeout or MAX_TIMEOUT_S)
+                for name, timeout in timeouts.items()
+            },
+            self.makespan(outcomes),
+        )
 
-    def best_guesses(
-        self, runtimes: Mapping[str, Runtime | None], *, num_runs: int
-    ) -> list[Outcome]:
-        """Simulate with the best guess of each fit; the same draws for all settings."""
-        return [self._simulated(runtimes, number, is_best=True) for number in range(num_runs)]
+    def summed_up(self, outcomes: Sequence[Outcome], name: str, *, timeout_s: float) -> Forecast:
+        """Sum up one function."""
+        return _forecast(
+            [outcome.functions[name] for outcome in outcomes],
+            [self._scale(outcome) for outcome in outcomes],
+            timeout_s=timeout_s,
+            skip=self._skip,
+        )
 
-    def _simulated(
-        self, runtimes: Mapping[str, Runtime | None], number: int, *, is_best: bool
-    ) -> Outcome:
+    def makespan(self, outcomes: Sequence[Outcome]) -> Estimate | None:
+        """Sum up how long batches took; None for a Poisson load."""
+        if isinstance(self.load, Arrivals):
+            return None
+        return estimate([outcome.makespan_s for outcome in outcomes])
+
+    def tail(self, outcomes: Sequence[Outcome], name: str) -> float:
+        """Return the p99 of calls that `Forecast.total_p99` has, of any setting."""
+        tails = []
+        for outcome in outcomes:
+            totals = outcome.functions[name].total_s
+            tails.append(quantile(totals[int(self._skip * len(totals)) :], 0.99))
+        return mean(tails)
+
+    def _simulated(self, runtimes: Mapping[str, Runtime | None], number: int) -> Outcome:
         seed = self.seed + number
         settings = {}
         for name, runtime in runtimes.items():
             fit = self.fits[name]
             draws = random.Random(f"{seed}/{name}/fit")
-            model = fit.model if is_best else fit.resampled(draws)
+            model = fit.resampled(draws)
             settings[name] = (
                 _roomy(fit.function.kind, model)
                 if runtime is None
@@ -211,10 +230,9 @@ def estimate(of_runs: Sequence[float]) -> Estimate:
 def _forecast(
     runs: Sequence[Simulated], scales: Sequence[float], *, timeout_s: float, skip: float
 ) -> Forecast:
-    calls = [run.calls[int(skip * len(run.calls)) :] for run in runs]
-
     def of_runs(number: Callable[[Sequence[float]], float], what: str) -> Estimate:
-        return estimate([number([getattr(call, what) for call in of]) for of in calls])
+        each = [getattr(run, what) for run in runs]
+        return estimate([number(values[int(skip * len(values)) :]) for values in each])
 
     def p50(values: Sequence[float]) -> float:
         return quantile(values, 0.5)
@@ -223,7 +241,8 @@ def _forecast(
         return quantile(values, 0.99)
 
     return Forecast(
-        num_calls=len(calls[0]),
+        num_calls=len(runs[0].queued_s),
+        queued_mean=of_runs(mean, "queued_s"),
         queued_p50=of_runs(p50, "queued_s"),
         queued_p99=of_runs(p99, "queued_s"),
         total_p50=of_runs(p50, "total_s"),

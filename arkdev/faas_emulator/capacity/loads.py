@@ -1,9 +1,9 @@
 """What arrives at the functions of a job: a batch of rollouts and its gradings, or a Poisson load.
 
-A batch is a closed system (`arkdev.harness.engine`): `in_flight` slots, each makes one rollout after
-the other in the order of the samples; when all rollouts of a sample are done its graders are called,
-which takes no slot. A grader has at most its `request_concurrency` calls under way. A call that is
-made again, as failed attempts are, follows at once on the one before.
+A batch is a closed system (`arkdev.harness.engine`): `in_flight` slots, each makes one rollout
+after the other in the order of the samples; when all rollouts of a sample are done its graders are
+called, which takes no slot. A grader has at most its `request_concurrency` calls under way. A call
+that is made again, as failed attempts are, follows at once on the one before.
 
 Draws belong to the call and not to the moment, so that two settings meet the same work.
 """
@@ -45,7 +45,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Setting:
-    """One function in a simulation: what its calls take, and the `Runtime` that it is tried with."""
+    """One function in a simulation: what its calls take, and the `Runtime` that is tried."""
 
     kind: PluginKind
     model: ServiceModel
@@ -58,9 +58,12 @@ class Setting:
 
 @dataclass
 class Simulated:
-    """What came of one function in one simulation."""
+    """What came of one function in one simulation; a number for each call, in order of ends."""
 
-    calls: list[SimulatedCall]
+    queued_s: list[float]
+    total_s: list[float]
+    is_cold: list[bool]
+    is_timeout: list[bool]
     instance_s: float
     counts: list[tuple[float, int]]
     """(time, instances from then on)."""
@@ -138,9 +141,13 @@ class _Entry:
         """Return what came of it."""
         instance_s = self.pool.total_instance_s()
         places_s = instance_s * self.setting.runtime.max_concurrency
-        busy_s = sum(call.ended - call.taken for call in self.pool.calls)
+        calls = self.pool.calls
+        busy_s = sum(call.ended - call.taken for call in calls)
         return Simulated(
-            calls=self.pool.calls,
+            queued_s=[call.queued_s for call in calls],
+            total_s=[call.total_s for call in calls],
+            is_cold=[call.is_cold for call in calls],
+            is_timeout=[call.is_timeout for call in calls],
             instance_s=instance_s,
             counts=self.pool.counts,
             busy_share=busy_s / places_s if places_s else 0.0,

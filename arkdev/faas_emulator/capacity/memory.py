@@ -1,9 +1,8 @@
 """Memory of an instance: a base, and what each call beside others adds, from measured peaks.
 
-A line of least squares through the peaks of instances, each against the most calls that it had at once.
-It takes three instances that differ in that. With less only a bound is known: all of the
-largest peak may be of its calls, so that twice the calls may take twice the memory.
-"""
+A line of least squares through the peaks of instances, each against the most calls that it had at
+once. It takes three instances that differ in that. With less only a bound is known: all of the
+largest peak may be of its calls, so that twice the calls may take twice the memory."""
 
 from __future__ import annotations
 

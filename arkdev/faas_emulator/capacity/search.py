@@ -1,15 +1,15 @@
 """The cheapest `Runtime` that meets a target, and the settings around it.
 
-For each number of concurrent calls of one instance: the smallest instance that has the memory, and the
-fewest replicas that meet the target, found by halving, since more replicas are never worse. What is
-cheapest among these is chosen. Functions are sized one after the other, the rollout first; while one is
-searched for, those before it are as chosen and those after it have room for all their calls.
-"""
+For each number of concurrent calls of one instance: the smallest instance that has the memory, and
+the fewest replicas that meet the target, found by halving, since more replicas are never worse.
+What is cheapest among these is chosen. Functions are sized one after the other, the rollout first;
+while one is searched for, those before it are as chosen and those after it have room for all their
+calls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from arkdev.faas_emulator.capacity.forecast import (
@@ -18,23 +18,35 @@ from arkdev.faas_emulator.capacity.forecast import (
     Forecast,
     Job,
     JobForecast,
-    quantile,
 )
 from arkdev.faas_emulator.capacity.loads import Batch, Outcome
 from arkdev.faas_emulator.capacity.memory import MemoryFit
 from arkdev.faas_emulator.capacity.sizes import core_hours, memory_mb, num_cpus, smallest
-from arkdev.plugin.runtime import PluginInstance, Runtime
+from arkdev.plugin.runtime import MAX_TIMEOUT_S, PluginInstance, Runtime
 
 TAIL = 1.2
 """Without a target the p99 of a function may be so many times that of calls that never wait."""
 MAX_ROWS = 12
-_CONCURRENCY = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 50, 64, 80, 100)
 _BEYOND_MEASURED = 4
-"""Settings with more than so many times the calls in an instance that were measured are not tried."""
-_NUM_CALLS_SEARCHED = 600
-_NUM_CALLS_SHOWN = 3000
-_MIN_RUNS_SHOWN = 6
-_MAKESPANS_THAT_MEET = 0.9
+"""Settings with more than so many times the calls in an instance than measured are not tried."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is simulated."""
+
+    concurrencies: tuple[int, ...]
+    """Calls in an instance that are tried."""
+    num_calls: int
+    """That are simulated for a setting, in whole batches."""
+    least_runs: int
+
+
+FULL = Effort((1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100), 1000, 4)
+QUICK = Effort((1, 4, 8, 16, 32, 64, 100), 300, 2)
+_MOST_RUNS = 10
+_OF_TOGETHER = 20
+"""Runs of all functions together, for makespans."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +101,18 @@ class Planner:
         target: Target,
         *,
         only_size: PluginInstance | None = None,
+        effort: Effort = FULL,
     ) -> None:
         self._job = job
         self._memory = memory
         self._target = target
         self._only_size = only_size
+        self._effort = effort
         rollouts_first = sorted(
             job.fits, key=lambda name: not job.fits[name].function.kind.is_rollout
         )
         self._names = rollouts_first
+        self._seen: dict[str, list[Outcome]] = {}
         self._chosen: dict[str, Runtime | None] = dict.fromkeys(rollouts_first)
 
     def plan(self) -> dict[str, FunctionPlan]:
@@ -116,7 +131,8 @@ class Planner:
 
     def forecast(self, runtimes: Mapping[str, Runtime | None]) -> JobForecast:
         """Forecast all functions together; None: none of its calls waits."""
-        return self._job.forecast(runtimes, num_runs=self._num_runs_shown(len(runtimes)))
+        num_runs = min(_OF_TOGETHER, 2 * self._num_runs(len(runtimes)))
+        return self._job.forecast(runtimes, num_runs=num_runs)
 
     @property
     def chosen(self) -> dict[str, Runtime | None]:
@@ -126,7 +142,7 @@ class Planner:
     # One function
 
     def _plan(self, name: str) -> FunctionPlan:
-        best_p99 = quantile(self._job.fits[name].model.works_s, 0.99)
+        best_p99 = self._job.tail(self._simulated(name, None), name)
         target = replace(self._target)
         if target == Target():
             target = Target(p99_s=TAIL * best_p99)
@@ -156,24 +172,26 @@ class Planner:
                 f"p99 {target.p99_s:.3g} s is not met by any setting: calls that never wait and "
                 f"are alone in their instance have {best_p99:.3g} s"
             )
-        least = quantile(
-            [outcome.makespan_s for outcome in self._simulated(name, None)],
-            _MAKESPANS_THAT_MEET,
-        )
+        least = self._job.makespan(self._simulated(name, None))
+        assert least is not None
         return (
             f"a makespan of {target.makespan_s:.3g} s is not met by any setting: with room for all "
-            f"calls it is {least:.3g} s"
+            f"calls it is {least.high:.3g} s"
         )
 
     def _candidates(self, name: str, target: Target) -> Iterator[Runtime]:
         """Yield settings, each with the fewest replicas that meet the target, or the most."""
         peak = self._job.peak(name)
-        for concurrency in _CONCURRENCY:
+        for concurrency in self._concurrencies(name):
             if concurrency > max(peak, 1) or concurrency > self._most_concurrent(name):
                 return
             for size in self._sizes(name, concurrency):
                 most = -(-peak // concurrency)
                 yield self._fewest(name, (size, concurrency), target, most=most)
+
+    def _concurrencies(self, name: str) -> list[int]:
+        today = self._today(name).max_concurrency
+        return sorted({*self._effort.concurrencies, today})
 
     def _most_concurrent(self, name: str) -> int:
         fit = self._job.fits[name]
@@ -213,26 +231,25 @@ class Planner:
     def _first_guess(self, name: str, concurrency: int, most: int) -> int:
         load = self._job.load
         if isinstance(load, Batch):
-            return most
+            return 1
         places = load.rate * self._job.fits[name].model.mean_s
         return min(most, max(1, math.ceil(places / concurrency)))
 
     def _meets(self, name: str, outcomes: list[Outcome], target: Target) -> bool:
         if target.makespan_s is not None:
-            makespans = [outcome.makespan_s for outcome in outcomes]
-            return quantile(makespans, _MAKESPANS_THAT_MEET) <= target.makespan_s
+            makespan = self._job.makespan(outcomes)
+            assert makespan is not None
+            return makespan.high <= target.makespan_s
         assert target.p99_s is not None
-        return self._p99(outcomes, name) <= target.p99_s
-
-    @staticmethod
-    def _p99(outcomes: list[Outcome], name: str) -> float:
-        totals = [call.total_s for outcome in outcomes for call in outcome.functions[name].calls]
-        return quantile(totals, 0.99)
+        return self._job.tail(outcomes, name) <= target.p99_s
 
     def _simulated(self, name: str, runtime: Runtime | None) -> list[Outcome]:
         runtimes = self._beside(name, runtime)
-        num_runs = self._num_runs(_NUM_CALLS_SEARCHED, len(runtimes))
-        return self._job.best_guesses(runtimes, num_runs=num_runs)
+        key = repr(runtimes)
+        if key not in self._seen:
+            num_runs = self._num_runs(len(runtimes))
+            self._seen[key] = self._job.simulate(runtimes, num_runs=num_runs)
+        return self._seen[key]
 
     def _beside(self, name: str, runtime: Runtime | None) -> dict[str, Runtime | None]:
         """Return the settings of all that a simulation for one function needs."""
@@ -247,13 +264,12 @@ class Planner:
         }
         return {**rollouts, name: runtime}
 
-    def _num_runs_shown(self, num_functions: int) -> int:
-        return max(_MIN_RUNS_SHOWN, min(20, self._num_runs(_NUM_CALLS_SHOWN, num_functions)))
-
-    def _num_runs(self, num_calls: int, num_functions: int) -> int:
-        if isinstance(self._job.load, Arrivals):
-            return 1
-        return max(1, num_calls // (self._job.load.num_rollouts * num_functions))
+    def _num_runs(self, num_functions: int) -> int:
+        least, load = self._effort.least_runs, self._job.load
+        if isinstance(load, Arrivals):
+            return least
+        wanted = self._effort.num_calls // (load.num_rollouts * num_functions)
+        return max(least, min(_MOST_RUNS, wanted))
 
     def _runtime(self, name: str, what: tuple[PluginInstance, int], replicas: int) -> Runtime:
         return self._today(name).model_copy(
@@ -275,10 +291,9 @@ class Planner:
         )
 
     def _row(self, name: str, runtime: Runtime, target: Target) -> Row:
-        runtimes = self._beside(name, runtime)
-        num_runs = self._num_runs_shown(len(runtimes))
-        job = self._job.forecast(runtimes, num_runs=num_runs)
-        forecast = job.functions[name]
+        outcomes = self._simulated(name, runtime)
+        timeout_s = runtime.timeout or MAX_TIMEOUT_S
+        forecast = self._job.summed_up(outcomes, name, timeout_s=timeout_s)
         used = forecast.instance_s
         cost = Estimate(
             *(core_hours(runtime.instance, each) for each in (used.value, used.low, used.high))
@@ -286,9 +301,9 @@ class Planner:
         return Row(
             runtime=runtime,
             forecast=forecast,
-            makespan=job.makespan,
+            makespan=self._job.makespan(outcomes),
             core_hours=cost,
-            meets=_row_meets(forecast, job.makespan, target),
+            meets=self._meets(name, outcomes, target),
             is_chosen=False,
             is_today=False,
             marks=tuple(self._marks(name, runtime)),
@@ -313,17 +328,15 @@ class Planner:
             yield f"measured on {enforced:g} cores"
 
 
-def _row_meets(forecast: Forecast, makespan: Estimate | None, target: Target) -> bool:
-    if target.makespan_s is not None:
-        assert makespan is not None
-        return makespan.high <= target.makespan_s
-    assert target.p99_s is not None
-    return forecast.total_p99.value <= target.p99_s
-
-
-def _cost(row: Row) -> tuple[float, int, int]:
+def _cost(row: Row) -> tuple[float, int, int, int]:
+    """Return what orders rows: costs that are the same in two digits are equal."""
     runtime = row.runtime
-    return round(row.core_hours.value, 5), memory_mb(runtime.instance), runtime.min_replicas or 0
+    return (
+        float(f"{row.core_hours.value:.2g}"),
+        memory_mb(runtime.instance),
+        runtime.min_replicas or 0,
+        len(row.marks),
+    )
 
 
 def _same(one: Runtime, other: Runtime) -> bool:

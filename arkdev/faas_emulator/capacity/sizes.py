@@ -1,9 +1,8 @@
 """Sizes of instances and what they cost.
 
-The cost of a function is core-hours: the seconds of all its instances, from the order of each to its
-end, times the cores of `Runtime.instance`. Among equal ones less memory is cheaper, then fewer
-instances. What a core costs, and a gigabyte, the contract does not say.
-"""
+The cost of a function is core-hours: the seconds of all its instances, from the order of each to
+its end, times the cores of `Runtime.instance`. Among equal ones less memory is cheaper, then fewer
+instances. What a core costs, and a gigabyte, the contract does not say."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """How much longer a call takes beside others in its instance.
 
-A call alone in its instance takes S seconds, of which it computes a share f and waits for the rest: for
-the model, a tool, a sleep. Calls that wait do not hold each other up; calls that compute share the
-instance's cores. With k calls in it an instance is a closed network of one queue, the cores, and
-one delay: mean value analysis (M. Reiser and S. S. Lavenberg, JACM 27, 1980) gives how long a call
-takes then. Several cores are a fast queue and a delay (A. Seidmann, P. Schweitzer, S. Shalev-Oren,
-1987). In between::
+A call alone in its instance takes S seconds, of which it computes a share f and waits for the rest:
+for the model, a tool, a sleep. Calls that wait do not hold each other up; calls that compute share
+the instance's cores. With k calls in it an instance is a closed network of one queue, the cores,
+and one delay: mean value analysis (M. Reiser and S. S. Lavenberg, JACM 27, 1980) gives how long a
+call takes then. Several cores are a fast queue and a delay (A. Seidmann, P. Schweitzer, S. Shalev-
+Oren, 1987). In between::
 
     f = 0   waits only: the k-th call takes as long as the first
     f = 1   computes only: k calls on c cores take max(1, k / c) times as long, or slightly more
