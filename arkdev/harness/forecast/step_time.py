@@ -142,8 +142,26 @@ def forecast_time(run: ObservedRun, size: JobSize, *, seed: int) -> TimeForecast
         )
         return _wider(estimate, value, num_prompts=len(prompts))
 
-    step = Quantity(value, resampled(num_steps), resampled(1), too_few(len(prompts)))
+    one, few = resampled(1), resampled(num_steps)
+    true = one and few and _without_steps(few, one, value, num_steps=num_steps)
+    step = Quantity(value, true, one, too_few(len(prompts)))
     return TimeForecast(step, _total(step, size))
+
+
+def _without_steps(few: Interval, one: Interval, value: float, *, num_steps: int) -> Interval:
+    """Return what is left of the interval from a few steps without the chance in these steps.
+
+    The squared distance of an end is B + W / n from n steps and B + W from one, where B is the
+    chance in which prompts were measured; it is not known better than half of what there is.
+    """
+    if num_steps == 1 or few.high is None or one.high is None:
+        return few
+    ends = []
+    for end, other in ((few.low, one.low), (few.high, one.high)):
+        square, whole = (end - value) ** 2, (other - value) ** 2
+        left = square - max(0.0, whole - square) / (num_steps - 1)
+        ends.append(math.sqrt(max(left, square / 4)))
+    return Interval(max(0.0, value - ends[0]), value + ends[1])
 
 
 def _wider(estimate: Estimate, value: float, *, num_prompts: int) -> Interval | None:
