@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.durations import stall_threshold_s
+from arkdev.cli.faas_options import FunctionNetwork, InstanceEngine, give_up_after_s
 
 if TYPE_CHECKING:
     from arkdev.flows.debug import DebugOutcome
@@ -209,6 +210,21 @@ def debug(
             help="Name code that holds others up for so long (default 100ms).",
         ),
     ] = None,
+    faas: Annotated[
+        bool,
+        typer.Option("--faas", help="Run the plugins in instances, as cloud functions do."),
+    ] = False,
+    faas_engine: Annotated[
+        InstanceEngine | None,
+        typer.Option(
+            "--faas-engine",
+            help="Where instances run: containers, or child processes (default auto).",
+        ),
+    ] = None,
+    network: Annotated[
+        FunctionNetwork | None,
+        typer.Option("--network", help="What instances reach (default open)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -262,6 +278,9 @@ def debug(
         min_reward_mean=min_reward_mean,
         min_success_rate=min_success_rate,
         stall_threshold_s=stall_threshold_s(stall_threshold),
+        faas=faas,
+        faas_engine=faas_engine and faas_engine.value,
+        network=network and network.value,
         out=out,
         trace=trace,
         uses_real_ark_sdk=real_ark_sdk,
@@ -295,6 +314,7 @@ def run_and_show(request: DebugRequest, *, job: Job | None = None, as_json: bool
         outcome = run_interruptible(
             run_debug(plan, display),
             on_give_up=display.give_up,
+            give_up_after_s=give_up_after_s(request),
             on_programs_ended=display.on_programs_ended,
         )
     page = write_html_report(outcome.folder)

@@ -10,6 +10,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.cli.debug_documents import ContextRow, DebugDocument, DebugPart, StepDocument
+from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
@@ -261,15 +262,6 @@ class DataCheckDocument(_Document):
     notes: list[str]
 
 
-class FindingRow(TypedDict):
-    """One thing that is wrong with a job, or may be."""
-
-    where: str
-    """file:line; "" where there is none."""
-    message: str
-    fix: str
-
-
 class JobCheckDocument(_Document):
     """``arkdev check --json``."""
 
@@ -374,6 +366,7 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "freeze": FreezeDocument,
     "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,

@@ -37,11 +37,12 @@ def run_interruptible(
     *,
     on_give_up: Callable[[], None],
     on_programs_ended: Callable[[int], None] | None = None,
+    give_up_after_s: float = GIVE_UP_AFTER_S,
 ) -> _T:
     """Run `work` on an event loop of its own; Ctrl-C and SIGTERM cancel it.
 
     Raises `KeyboardInterrupt` when it was interrupted. An async plugin that blocks the loop cannot
-    be cancelled: after `GIVE_UP_AFTER_S` the process ends with code 130 from another thread.
+    be cancelled: after `give_up_after_s` the process ends with code 130 from another thread.
     Programs that were started meanwhile and still run are ended at the end, however it comes, and
     their number is told.
     Records are whole lines on the disk at any moment, so nothing is torn by that.
@@ -67,7 +68,7 @@ def run_interruptible(
             if was_interrupted.is_set():
                 return
             was_interrupted.set()
-            timer = threading.Timer(GIVE_UP_AFTER_S, give_up)
+            timer = threading.Timer(give_up_after_s, give_up)
             timer.daemon = True
             timer.start()
             loop.call_soon_threadsafe(task.cancel)

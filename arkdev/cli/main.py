@@ -24,7 +24,18 @@ from arkdev.cli.output import configure_streams, print_error
 from arkdev.cli.streams import drop_output, results
 from arkdev.errors import ArkdevError, ExitCode, OutputError
 
-_COMMANDS = ("init", "check", "plan", "run", "runs", "replay", "debug", "schema", "doctor")
+_COMMANDS = (
+    "init",
+    "check",
+    "plan",
+    "run",
+    "runs",
+    "replay",
+    "debug",
+    "freeze",
+    "schema",
+    "doctor",
+)
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
 _GROUPS = ("test", "endpoint", "data", "get", "create")

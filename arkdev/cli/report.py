@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arkdev.cli import (
+    report_faas,
     report_failures,
     report_limits,
     report_sections,
@@ -34,6 +35,7 @@ _FIRST_SECTIONS = (
     report_sections.latency,
     report_services.services,
     report_limits.limits,
+    report_faas.functions,
     report_sections.turns_and_tokens,
 )
 _LAST_SECTIONS = (

@@ -215,6 +215,7 @@ def _run_json(run: RunSummary) -> dict[str, Any]:
 
 def recomputed_summary(reader: RunReader, *, phase: str = "train") -> Summary:
     """Compute the statistics of a phase of a run from its records."""
+    from arkdev.harness.functions_report import functions_of
     from arkdev.harness.limits_report import LimitsReport
     from arkdev.harness.services import ServiceSummary
     from arkdev.harness.stalls import stalls_of_summary
@@ -248,7 +249,10 @@ def recomputed_summary(reader: RunReader, *, phase: str = "train") -> Summary:
     summary = statistics.summary()
     events = [event for event in reader.events() if event.get("kind") == "limits"]
     limits = LimitsReport.from_json(events[-1]) if events else LimitsReport()
-    return dataclasses.replace(summary, limits=None if limits.is_empty else limits)
+    functions = () if is_validation else functions_of(reader)  # of all phases together
+    return dataclasses.replace(
+        summary, limits=None if limits.is_empty else limits, functions=functions
+    )
 
 
 def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.durations import stall_threshold_s
+from arkdev.cli.faas_options import FunctionNetwork, InstanceEngine, give_up_after_s
 from arkdev.cli.later import LaterGroup
 from arkdev.errors import UsageError
 
@@ -32,6 +33,7 @@ Examples:
   arkdev test plugin --resume latest                  go on after a kill or Ctrl-C
   arkdev test plugin --record tape.jsonl              keep all that the plugins got from outside
   arkdev test plugin --replay tape.jsonl              run their code again on it, offline
+  arkdev test plugin --faas                           the plugins as cloud functions
 
 \b
 Exit codes: 0 all good (discards alone are good), 1 some rollouts or graders failed,
@@ -197,6 +199,21 @@ def plugin(
             help="Name code that holds others up for so long (default 100ms).",
         ),
     ] = None,
+    faas: Annotated[
+        bool,
+        typer.Option("--faas", help="Run the plugins in instances, as cloud functions do."),
+    ] = False,
+    faas_engine: Annotated[
+        InstanceEngine | None,
+        typer.Option(
+            "--faas-engine",
+            help="Where instances run: containers, or child processes (default auto).",
+        ),
+    ] = None,
+    network: Annotated[
+        FunctionNetwork | None,
+        typer.Option("--network", help="What instances reach (default open)."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
     ] = None,
@@ -266,6 +283,9 @@ def plugin(
         min_reward_mean=min_reward_mean,
         min_success_rate=min_success_rate,
         stall_threshold_s=stall_threshold_s(stall_threshold),
+        faas=faas,
+        faas_engine=faas_engine and faas_engine.value,
+        network=network and network.value,
         out=out,
         trace=trace,
         uses_real_ark_sdk=real_ark_sdk,
@@ -313,6 +333,7 @@ def _run(request: PluginTestRequest, *, as_json: bool) -> int:
         outcome = run_interruptible(
             run_replay(plan, display) if isinstance(plan, ReplayPlan) else run_test(plan, display),
             on_give_up=display.give_up,
+            give_up_after_s=give_up_after_s(request),
             on_programs_ended=display.on_programs_ended,
         )
     if as_json:

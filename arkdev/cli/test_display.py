@@ -125,6 +125,11 @@ class Display:
         with suppress(Exception):  # as above
             self._say(f"warning: {text}")
 
+    def on_progress(self, text: str) -> None:
+        """Say it: it may take minutes."""
+        with suppress(Exception):  # as above
+            self._err.print(Text(printable(text), style="dim"), soft_wrap=True)
+
     def on_attempt(self, identity: AttemptIdentity, outcome: Outcome[Any]) -> None:
         """Many samples show no attempts."""
 

@@ -3,7 +3,7 @@
 Read in this order:
 
 * `functions`: a plugin as it is deployed; `records`: what is measured of its calls and instances
-* `requirements`, `freeze`: what the function installs
+* `requirements`, `freeze`: what the function installs; `function_wheel`: what it has of arkdev
 * `image`, `engine`: the container image, and the container engine that builds and runs it
 * `worker`: what runs inside an instance (pydantic and the standard library, Python 3.10 too)
 * `instances`: the seam; `process_instance`, `container_instance`: its two implementations

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.records import InvocationStatus
-from arkdev.observe.log_lines import LogLine
+from arkdev.faas_emulator.worker.log_wire import OutputLine
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,13 @@ class InstanceLauncher(Protocol):
         """Make ready what instances start from. Raises `ConfigurationError` or `EngineError`."""
         ...
 
-    async def start(self, function: FunctionSpec, *, on_log: Callable[[LogLine], None]) -> Instance:
-        """Start an instance and wait until it is ready. `on_log` is told of each line it writes."""
+    async def start(
+        self, function: FunctionSpec, *, on_log: Callable[[OutputLine], None]
+    ) -> Instance:
+        """Start an instance and wait until it is ready.
+
+        `on_log` is told of each line that it writes, with the request that it belongs to.
+        """
         ...
 
     async def close(self) -> None:

@@ -21,6 +21,8 @@ class InvocationStatus(StrEnum):
     """Its instance ended or stopped answering, and nothing says why."""
     NOT_STARTED = "not_started"
     """No instance could be started for it."""
+    CANCELLED = "cancelled"
+    """Nobody waits for it any more: the run was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class InvocationRecord:
     service_s: float
     """From there until the answer."""
     num_concurrent: int
-    """Calls in the same instance when it began, itself included."""
+    """Calls in the same instance when it began, itself included; 0 when no instance took it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,6 @@ class InstanceRecord:
     it runs."""
     num_invocations: int
     memory_peak_mb: float | None
-    """MiB; None where it cannot be measured."""
+    """MiB, so far; None where it cannot be measured."""
     cpu_s: float | None
     """CPU seconds; None where they cannot be measured."""

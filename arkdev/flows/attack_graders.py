@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from arkdev.flows.test_grader import (
 )
 from arkdev.harness.attack_grading import AttackedGrader, AttackedSample, Recorded
 from arkdev.harness.attack_verdicts import AttackedGraderReport, AttackTally, AttackVerdict
+from arkdev.harness.grader_attacks import text_of
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.reference_answers import (
     REFERENCE_KEYS,
     Reference,
     find_reference,
     mentions,
+    with_option,
 )
 from arkdev.harness.regrading import recorded_sample
 from arkdev.harness.rollouts import SampleToRun
@@ -110,17 +113,23 @@ def _lines(plan: GraderTestPlan) -> Iterator[_Line]:
     key = plan.request.reference_key
     if plan.source is not None:
         for group in plan.groups(limit=_MAX_POOL):
-            yield _Line(
-                recorded_sample(group),
-                reference=find_reference(group.sample.get("extra"), key=key),
-                recorded=_recorded(group),
-            )
+            sample = recorded_sample(group)
+            reference = _reference(sample, group.sample.get("extra"), key=key)
+            yield _Line(sample, reference=reference, recorded=_recorded(group))
         return
     for line in read_files(plan.files, limit=_MAX_POOL):
-        yield _Line(
-            SampleToRun(line.index, line.sample.model_dump_json(exclude_unset=True), sampling={}),
-            reference=find_reference(line.sample.extra, key=key),
-        )
+        text = line.sample.model_dump_json(exclude_unset=True)
+        sample = SampleToRun(line.index, text, sampling={})
+        yield _Line(sample, reference=_reference(sample, line.sample.extra, key=key))
+
+
+def _reference(
+    sample: SampleToRun, extra: Mapping[str, Any] | None, *, key: str | None
+) -> Reference | None:
+    """Return the right answer; of a choice with the text or the letter of its option."""
+    reference = find_reference(extra, key=key)
+    prompt = "\n\n".join(map(text_of, sample.plain_messages))
+    return None if reference is None else with_option(reference, prompt)
 
 
 def _recorded(group: RecordedGroup) -> tuple[Recorded, ...]:
@@ -136,29 +145,34 @@ def _recorded(group: RecordedGroup) -> tuple[Recorded, ...]:
 
 
 def _samples(lines: Sequence[_Line], *, limit: int) -> list[AttackedSample]:
-    texts = dict.fromkeys(line.reference.texts[0] for line in lines if line.reference)
+    answers = list(dict.fromkeys(line.reference.texts for line in lines if line.reference))
     return [
         AttackedSample(
             line.sample,
             reference=line.reference,
-            others=_others(line.reference, texts),
+            others=_others(line.reference, answers),
             recorded=line.recorded,
         )
         for line in lines[:limit]
     ]
 
 
-def _others(reference: Reference | None, texts: Mapping[str, Any]) -> tuple[str, ...]:
+def _others(
+    reference: Reference | None, answers: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], ...]:
     """Return right answers of other samples that are wrong here, the least alike first."""
     if reference is None:
         return ()
     wrong = [
-        text
-        for text in texts
-        if not any(mentions(text, right) or mentions(right, text) for right in reference.texts)
+        texts
+        for texts in answers
+        if not any(
+            mentions(text, right) or mentions(right, text)
+            for text, right in itertools.product(texts, reference.texts)
+        )
     ]
     right = reference.texts[0]
-    alike = {text: difflib.SequenceMatcher(None, right, text).ratio() for text in wrong}
+    alike = {texts: difflib.SequenceMatcher(None, right, texts[0]).ratio() for texts in wrong}
     return tuple(sorted(wrong, key=alike.__getitem__)[:_NUM_OTHERS])
 
 

@@ -14,6 +14,7 @@ from arkdev.errors import UsageError
 from arkdev.flows.debug_request import DebugRequest
 from arkdev.flows.debug_teachers import teacher_endpoint, teacher_names
 from arkdev.flows.environment import expect_judge, secrets_of
+from arkdev.flows.faas_plan import plan_faas
 from arkdev.flows.limits import with_limits
 from arkdev.flows.named_plugins import named_graders, named_rollout
 from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
@@ -22,8 +23,8 @@ from arkdev.flows.test_plan import (
     check_model,
     checked_concurrency,
     context_of,
+    envs_of_run,
     faults_of,
-    joined_envs,
     notes_on_faults,
     serve_ark_sdk,
 )
@@ -199,11 +200,12 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
     rollout, envs = named_rollout(request, job, root=workspace.root)
     check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    faults = faults_of(request)
+    faas = plan_faas(request, workspace, rollout=(rollout, envs), graders=graders, faults=faults)
+    all_envs = envs_of_run([envs, *(envs for _, envs in graders)], faas)
     notes += check_tracing(all_envs, is_asked_for=request.trace)
     data = load_job_samples(job.config.data, workspace=workspace, seed=request.seed or 0)
     batches = _batches(request, job, len(data.training), notes)
-    faults = faults_of(request)
     concurrency = checked_concurrency(request.concurrency or batches.batch_size)
     plan = DebugPlan(
         request=request,
@@ -220,6 +222,7 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         context=context_of(job),
         envs=all_envs,
         faults=faults,
+        faas=faas,
         warnings=tuple(w for found in data.invalid.values() for w in found.warnings()),
         data=data,
         batches=batches,
@@ -231,7 +234,13 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
     return replace(
         plan,
         num_samples=plan.num_groups + plan.num_rounds * plan.num_validation,
-        notes=(*notes, *notes_on_faults(faults), *job.warnings, *_notes_on_loss(job)),
+        notes=(
+            *notes,
+            *(faas.notes if faas else ()),
+            *notes_on_faults(faults),
+            *job.warnings,
+            *_notes_on_loss(job),
+        ),
     )
 
 

@@ -16,13 +16,16 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from arkdev import __version__
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import list_endpoints, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import ArkdevError, EndpointError, ExitCode
+from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode
+from arkdev.faas_emulator.engine_addresses import HOW_TO_START, engine_addresses
+from arkdev.faas_emulator.platforms import target
+from arkdev.faas_emulator.requirements import judge_requirements
 from arkdev.job.paths import shown_path
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace
@@ -32,7 +35,6 @@ _FEW_FILES = 1024
 """A rollout in flight takes about two descriptors; 512 of them want this many."""
 _LITTLE_SPACE = 1 << 30
 _PROBE_TIMEOUT_S = 5.0
-_ENGINE_SOCKETS = ("/var/run/docker.sock", "{XDG_RUNTIME_DIR}/podman/podman.sock")
 
 
 class Status(StrEnum):
@@ -216,26 +218,27 @@ def _workspace(start: Path) -> tuple[Workspace | None, list[Check]]:
 
 
 def _requirements(path: Path) -> list[Check]:
-    """Whether the packages that the workspace names are installed, in versions that it allows."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
+    """Whether what the workspace names is installed here, and could be in a function."""
+    name = path.name
+    if not path.exists():
         return []
-    except (OSError, ValueError) as error:
-        return [Check("requirements.txt", Status.ERROR, str(error), "save it as UTF-8 text")]
-    unmet = []
-    for line in lines:
-        text = line.partition("#")[0].strip()
-        try:
-            need = Requirement(text)
-        except InvalidRequirement:
-            continue  # an option, a path or a link: pip's to read
-        if (need.marker is None or need.marker.evaluate()) and not _is_met(need):
-            unmet.append(text)
+    try:
+        found = judge_requirements(path, target=target())
+    except ArkdevError as error:
+        return [_of_error(name, error)]
+    needs = [line.requirement for line in found.lines if line.requirement is not None]
+    unmet = [
+        str(need)
+        for need in needs
+        if not need.url and (need.marker is None or need.marker.evaluate()) and not _is_met(need)
+    ]
     if unmet:
         detail = f"not installed: {', '.join(unmet)}"
-        return [Check("requirements.txt", Status.ERROR, detail, "pip install -r requirements.txt")]
-    return [Check("requirements.txt", Status.OK, "all installed")]
+        return [Check(name, Status.ERROR, detail, "pip install -r requirements.txt")]
+    if found.problems:
+        detail = f"a function cannot install it: {found.problems[0]}"
+        return [Check(name, Status.WARNING, detail, "arkdev freeze writes one that it can")]
+    return [Check(name, Status.OK, "all installed")]
 
 
 async def _endpoints(workspace: Workspace | None) -> list[Check]:
@@ -276,23 +279,32 @@ async def _endpoint(spec: EndpointSpec) -> Check:
 
 
 def _engine() -> Check:
-    """A container engine, by its socket; nothing here needs one yet but the FaaS emulator will."""
-    address = os.environ.get("DOCKER_HOST", "")
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    paths = [template.replace("{XDG_RUNTIME_DIR}", runtime) for template in _ENGINE_SOCKETS]
-    if address.startswith("unix://"):
-        paths = [address.removeprefix("unix://")]
-    found = next((path for path in paths if Path(path).is_socket()), None)
-    if found is None:
-        return Check("container engine", Status.NOTE, "none; no command needs one")
-    if not os.access(found, os.R_OK | os.W_OK):
+    """A container engine, by its socket: `test plugin --faas` runs plugins in its containers."""
+    name = "container engine"
+    try:
+        addresses = engine_addresses(os.environ, home=Path.home())
+    except EngineError as error:
+        return Check(name, Status.WARNING, str(error), error.hint)
+    refused = None
+    for address in addresses:
+        path = address.socket
+        if path is None:
+            return Check(name, Status.OK, str(address))
+        if not path.is_socket():
+            continue
+        if os.access(path, os.R_OK | os.W_OK):
+            return Check(name, Status.OK, str(address))
+        refused = refused or address
+    if refused is not None:
         return Check(
-            "container engine",
+            name,
             Status.WARNING,
-            f"{found} may not be used by you",
+            f"{refused} may not be used by you",
             "add your user to the group that owns the socket",
         )
-    return Check("container engine", Status.OK, found)
+    if addresses[0].is_chosen:
+        return Check(name, Status.WARNING, f"{addresses[0]}: there is no such socket", HOW_TO_START)
+    return Check(name, Status.NOTE, "none; only functions in containers need one", HOW_TO_START)
 
 
 def _of_error(name: str, error: ArkdevError) -> Check:

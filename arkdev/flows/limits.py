@@ -15,7 +15,7 @@ from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.limits_report import LimitsReport
 from arkdev.harness.tool_limits import ToolRule
 from arkdev.job.workspace import Workspace
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import MeasuredHost
 from arkdev.plugin.traffic.exchange import TrafficRule
 from arkdev.sessions.background import BackgroundLoop
 
@@ -73,7 +73,7 @@ class LimitsInForce:
         """What the HTTP calls of plugins are to pass first: waiting is no part of their time."""
         return () if self.tools is None else (self.tools,)
 
-    async def report(self, host: InProcessHost) -> LimitsReport:
+    async def report(self, host: MeasuredHost) -> LimitsReport:
         """Return what the limits did so far, those of time included."""
         endpoint, tools = self.endpoint, self.tools
 

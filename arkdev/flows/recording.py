@@ -56,6 +56,10 @@ class PluginTestObserver(Protocol):
         """Something to know of a test that ends early, so that no outcome will tell it."""
         ...
 
+    def on_progress(self, text: str) -> None:
+        """What is being made ready before anything runs: a line of it."""
+        ...
+
     def on_attempt(self, identity: AttemptIdentity, outcome: AttemptOutcome[Any]) -> None:
         """An attempt of a rollout ended; another one may follow."""
         ...

@@ -139,6 +139,8 @@ def _check_flags(request: PluginTestRequest) -> None:
     for name, value in (("--record", request.record), ("--resume", request.resume)):
         if value is not None:
             raise UsageError(f"{name} and --replay do not go together")
+    if request.faas or request.faas_engine or request.network:
+        raise UsageError("--replay runs the plugins' code in processes of its own: no --faas")
 
 
 def _as_recorded(

@@ -15,6 +15,8 @@ from typing import Any
 
 from arkdev.errors import EndpointError
 from arkdev.flows.environment import environment, judge_environment
+from arkdev.flows.faas import Told, functions_host
+from arkdev.flows.faas_instances import instance_source
 from arkdev.flows.fingerprints import versions
 from arkdev.flows.injection import traffic_faults, with_faults
 from arkdev.flows.recording import PluginTestObserver, Recorder
@@ -25,6 +27,7 @@ from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.tracing import Tracing, traced, traffic_rules
 from arkdev.flows.traffic import plugin_traffic
 from arkdev.harness.engine import Engine, EngineSettings
+from arkdev.harness.functions_report import functions_of
 from arkdev.harness.garbage import rare_garbage_collection
 from arkdev.harness.grading import GroupGrading
 from arkdev.harness.hidden_tasks import current_task_hidden
@@ -35,7 +38,7 @@ from arkdev.harness.summary import Summary
 from arkdev.observe.client_meter import ClientMeter
 from arkdev.observe.plugin_output import plugin_output_to
 from arkdev.observe.plugin_threads import threads_follow
-from arkdev.plugin.host import InProcessHost
+from arkdev.plugin.host import MeasuredHost
 from arkdev.runs.masking import masked_value
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN, GroupRecord
@@ -70,7 +73,7 @@ class RolloutRun:
     """Of the rounds on the validation set; None where the run has none."""
     observer: PluginTestObserver
     services: Services
-    host: InProcessHost
+    host: MeasuredHost
     tape: Taping
     clients: ClientMeter
     """Model clients that plugins build for themselves."""
@@ -159,9 +162,14 @@ class RolloutRun:
         self, status: str = "finished", *, more: Mapping[str, Any] = _NO_MORE
     ) -> Summary:
         """Sum up, and write down how the run ended; `more` goes beside the summary."""
+        await self.host.close()  # so that all instances have been written down
         limits = await self.services.limits.report(self.host)
         self.folder.event("limits", **limits.to_json())
-        summary = replace(self.statistics.summary(), limits=None if limits.is_empty else limits)
+        summary = replace(
+            self.statistics.summary(),
+            limits=None if limits.is_empty else limits,
+            functions=functions_of(RunReader(self.folder.folder)) if self.plan.faas else (),
+        )
         summary = masked_value(summary, secrets=self.plan.secrets)
         self.folder.event("clients", built=self.clients.num_built, cpu_s=self.clients.total_s)
         self.folder.event("judge", calls=self.num_judge_calls)
@@ -195,6 +203,9 @@ async def rollout_run(
         stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
             running_services(plan, observer, retries or RetryPolicy())
+        )
+        source = await stack.enter_async_context(
+            instance_source(plan.faas, say=observer.on_progress)
         )
         folder = open_run(plan)
         observer.on_start(plan, folder.folder)
@@ -231,6 +242,14 @@ async def rollout_run(
         stack.enter_context(stalls_watched(plan, statistics, observer, services))
         tape = stack.enter_context(taping(plan, services.sessions, judge=judge))
         try:
+            host = await stack.enter_async_context(
+                functions_host(
+                    source,
+                    gateway_url=services.sessions.gateway_url,
+                    has_judge=judge is not None,
+                    told=Told(folder, log, observer.on_progress),
+                )
+            )
             yield RolloutRun(
                 plan=plan,
                 folder=folder,
@@ -238,7 +257,7 @@ async def rollout_run(
                 validation=validation,
                 observer=observer,
                 services=services,
-                host=InProcessHost(),
+                host=host,
                 tape=tape,
                 clients=clients,
                 tracing=tracing,

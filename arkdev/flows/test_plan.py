@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
 from arkdev.flows.environment import expect_judge, resolved_endpoint, secrets_of
+from arkdev.flows.faas_plan import FaasPlan, envs_of_all, plan_faas
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
@@ -81,6 +82,8 @@ class PluginTestPlan:
     """What its parts found that were not killed."""
     tape: OpenTape | None = None
     """What the run is recorded on (``--record``)."""
+    faas: FaasPlan | None = None
+    """What is deployed (``--faas``); None: plugins run in this process."""
 
     @property
     def num_rollouts(self) -> int:
@@ -107,13 +110,17 @@ class PluginTestPlan:
     @property
     def stall_threshold_s(self) -> float:
         """How long a stall lasts at least; 0 watches for none."""
+        if self.faas is not None:
+            return 0.0
         asked = self.request.stall_threshold_s
         return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must not show in anything that the test writes."""
-        return secrets_of(self.endpoint, self.envs)
+        apart = [function.spec.envs for function in self.faas.functions] if self.faas else []
+        found = [secrets_of(self.endpoint, envs) for envs in (self.envs, *apart)]
+        return tuple(dict.fromkeys(secret for secrets in found for secret in secrets))
 
     def samples(self) -> Iterator[SampleToRun]:
         """Read the samples again, in order."""
@@ -165,6 +172,7 @@ class PluginTestPlan:
             "success_threshold": self.success_threshold,
             "seed": self.request.seed or 0,
             "inject": self.request.inject,
+            "faas": self.faas.settings() if self.faas else None,
             "real_ark_sdk": self.request.uses_real_ark_sdk,
             "flags": self.request.flags(),
         }
@@ -224,7 +232,8 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     rollout, envs = named_rollout(request, job, root=workspace.root)
     check_model(endpoint, rollout)
     graders = named_graders(request, job, root=workspace.root)
-    all_envs = joined_envs([envs, *(envs for _, envs in graders)])
+    faas = plan_faas(request, workspace, rollout=(rollout, envs), graders=graders, faults=faults)
+    all_envs = envs_of_run([envs, *(envs for _, envs in graders)], faas)
     notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
     samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
@@ -246,8 +255,10 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         tolerance=samples.tolerance,
         faults=faults,
         warnings=samples.warnings,
+        faas=faas,
         notes=(
             *notes,
+            *(faas.notes if faas else ()),
             *notes_on_faults(faults),
             *samples.notes,
             *(job.warnings if job else ()),
@@ -315,6 +326,11 @@ def context_of(job: Job | None) -> PluginContext:
         customization_type=job.customization_type.value,
         phase="train",
     )
+
+
+def envs_of_run(envs: Sequence[Mapping[str, str]], faas: FaasPlan | None) -> dict[str, str]:
+    """Return the variables of a run's plugins. Raises what `joined_envs` raises."""
+    return joined_envs(envs) if faas is None else envs_of_all(envs)
 
 
 def joined_envs(envs: Sequence[Mapping[str, str]]) -> dict[str, str]:

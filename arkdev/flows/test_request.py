@@ -51,6 +51,12 @@ class PluginTestRequest:
     stall_threshold_s: float | None = None
     """How long a stall lasts at least; 0 watches for none."""
     out: Path | None = None
+    faas: bool = False
+    """Run the plugins in instances of the FaaS emulator."""
+    faas_engine: str | None = None
+    """Where instances run: ``auto``, ``container``, ``process``."""
+    network: str | None = None
+    """What instances reach: ``open``, ``host-only``."""
     trace: bool = False
     """Write the spans into the run folder."""
     uses_real_ark_sdk: bool = False

@@ -43,8 +43,8 @@ class AttackedSample:
 
     sample: SampleToRun
     reference: Reference | None
-    others: tuple[str, ...] = ()
-    """Right answers of other samples that are wrong here."""
+    others: tuple[tuple[str, ...], ...] = ()
+    """Right answers of other samples that are wrong here, each in the ways it may be written."""
     recorded: tuple[Recorded, ...] = ()
 
 
@@ -155,9 +155,16 @@ class AttackedGrader:
             tries = [_Try(text, form) for text in one.reference.texts for form in forms]
             found = await self._best(one, target, tries) or found
         chosen = found[1] if found else _Try(one.reference.texts[0], BARE)
+        place = one.reference.texts.index(chosen.text)
         if found and found[0] > _SAME:
-            self._last, self._last_place = chosen, one.reference.texts.index(chosen.text)
-        return replace(target, form=chosen.form, right=chosen.text, wrong=wrong_answer(chosen.text))
+            self._last, self._last_place = chosen, place
+        return replace(
+            target,
+            form=chosen.form,
+            right=chosen.text,
+            wrong=wrong_answer(chosen.text),
+            others=tuple(dict.fromkeys(texts[min(place, len(texts) - 1)] for texts in one.others)),
+        )
 
     async def _best(
         self, one: AttackedSample, target: Target, tries: Sequence[_Try]
@@ -229,7 +236,6 @@ def _without_form(one: AttackedSample) -> Target:
         form=BARE,
         right="",
         wrong=NO_ANSWER,
-        others=one.others,
         tools=tuple(name for name in dict.fromkeys(names) if name),
     )
 

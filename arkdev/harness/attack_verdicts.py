@@ -115,8 +115,8 @@ class _Row:
     example: AttackExample | None = None
     error_example: AttackExample | None = None
 
-    def add(self, examples: Sequence[AttackExample], *, limit: float | None) -> None:
-        """Count a sample: all variants of an attack; `limit` is what it may reach at most."""
+    def add(self, examples: Sequence[AttackExample]) -> None:
+        """Count a sample: all variants of an attack."""
         failed = [one for one in examples if one.error is not None]
         scored = [one for one in examples if one.reward is not None]
         self.num_failed += bool(failed)
@@ -127,7 +127,7 @@ class _Row:
         self.num_samples += 1
         for one in scored:
             assert one.reward is not None
-            excess = 0.0 if limit is None else one.reward - limit
+            excess = 0.0 if one.floor is None else one.reward - one.floor
             excess = -excess if self.is_right else excess
             is_worse = self.worst is None or (int(excess > _SAME), excess) > self.worst
             if is_worse:
@@ -182,20 +182,23 @@ class AttackTally:
         wrong = _example(
             scores, scores.wrong, variant="in the answer's form", messages=scores.wrong_messages
         )
-        self._count(WRONG, [wrong], floor=floor)
+        self._count(WRONG, [_with_floor(wrong, floor)])
         for attack in Attack:
             examples = [
-                _example(
-                    scores,
-                    score,
-                    variant=one.variant,
-                    messages=one.messages,
-                    finish_reason=one.finish_reason,
+                _with_floor(
+                    _example(
+                        scores,
+                        score,
+                        variant=one.variant,
+                        messages=one.messages,
+                        finish_reason=one.finish_reason,
+                    ),
+                    _with_share(floor, right=scores.right, share=one.share),
                 )
                 for one, score in scores.attacks
                 if one.attack is attack
             ]
-            self._count(attack, examples, floor=floor)
+            self._count(attack, examples)
 
     def report(
         self, name: str, *, reference: str, notes: Iterable[str] = ()
@@ -235,7 +238,7 @@ class AttackTally:
         example = _example(
             scores, scores.right, variant="in the answer's form", messages=scores.right_messages
         )
-        row.add([_with_floor(example, floor)], limit=floor)
+        row.add([_with_floor(example, floor)])
         reward = scores.right.reward
         if reward is None:
             return
@@ -245,11 +248,14 @@ class AttackTally:
         is_above = is_above and (floor is None or reward > floor + _SAME)
         row.num_through += not (is_top and is_above)
 
-    def _count(self, name: str, examples: Sequence[AttackExample], *, floor: float | None) -> None:
+    def _count(self, name: str, examples: Sequence[AttackExample]) -> None:
         row = self._rows[name]
-        row.add([_with_floor(one, floor) for one in examples], limit=floor)
-        rewards = [one.reward for one in examples if one.reward is not None]
-        row.num_through += floor is not None and any(r > floor + _SAME for r in rewards)
+        row.add(examples)
+        row.num_through += any(
+            one.reward > one.floor + _SAME
+            for one in examples
+            if one.reward is not None and one.floor is not None
+        )
 
 
 def _example(
@@ -272,6 +278,16 @@ def _example(
         messages=messages,
         finish_reason=finish_reason,
     )
+
+
+def _with_share(floor: float | None, *, right: Score | None, share: float) -> float | None:
+    """Return what a reply may score that gives a share of the right answer and nothing wrong.
+
+    It is the F1 of that share, on the way from the floor to the right answer's reward.
+    """
+    if floor is None or right is None or right.reward is None:
+        return floor
+    return floor + max(0.0, right.reward - floor) * 2 * share / (1 + share)
 
 
 def _with_floor(example: AttackExample, floor: float | None) -> AttackExample:

@@ -107,13 +107,17 @@ def outcome_of_exception(error: BaseException) -> Outcome[_T]:
 
 def _advice(error: BaseException) -> str:
     """Explain two errors that a missing or a superfluous ``await`` brings."""
-    text = text_of_exception(error)
-    if isinstance(error, TypeError) and _AWAITED_ANSWER.search(text):
+    text = text_of_exception(error)  # its type too: the class may be of another process
+    if _AWAITED_ANSWER.search(text):
         return " (rollout_client() answers at once; to await, take proxy.async_rollout_client())"
-    if isinstance(error, (AttributeError, TypeError)) and _LEFT_COROUTINE.search(text):
+    if _LEFT_COROUTINE.search(text):
         return " (did you forget await?)"
     return ""
 
 
-_AWAITED_ANSWER = re.compile(r"(ChatCompletion|Response)\w* can't be used in 'await' expression")
-_LEFT_COROUTINE = re.compile(r"'?coroutine'? object (has no attribute|is not)")
+_AWAITED_ANSWER = re.compile(
+    r"^TypeError: .*(ChatCompletion|Response)\w* can't be used in 'await' expression"
+)
+_LEFT_COROUTINE = re.compile(
+    r"^(AttributeError|TypeError): .*'?coroutine'? object (has no attribute|is not)"
+)

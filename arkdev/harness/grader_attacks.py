@@ -5,6 +5,7 @@ Each is made from a `Target`: a sample with its right answer, in the form that t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,14 +14,16 @@ from typing import Any
 
 from arkdev.harness import attack_texts
 from arkdev.harness.answer_forms import Form, forms_of_prompt
-from arkdev.harness.reference_answers import blanked, mentions, wrong_answer
+from arkdev.harness.reference_answers import blanked, lettered_options, mentions, wrong_answer
 
 Message = dict[str, Any]
 
 _MIN_CHARS_TO_CUT = 4
 _MAX_CHARS_TO_CUT = 20
 _NUM_OTHERS = 2
-_LETTER_OPTION = re.compile(r"^\s*[(\[（]?([A-Za-z])[)\].:、．）\]]\s*(\S.*)$", re.MULTILINE)
+_MIN_FIELDS_TO_LEAVE_OUT = 3
+_LETTER_OF_ANOTHER_SCRIPT = "ж"
+_LETTERS = re.compile(r"[A-Z]+")
 _INLINE_OPTION = re.compile(r"\(([A-Z])\)")
 
 
@@ -52,7 +55,7 @@ class Target:
     right: str
     wrong: str
     others: tuple[str, ...] = ()
-    """Right answers of other samples that are wrong here, the least alike first."""
+    """Right answers of other samples that are wrong here, written alike, the least alike first."""
     tools: tuple[str, ...] = ()
 
     @property
@@ -73,6 +76,8 @@ class AttackTrajectory:
     variant: str
     messages: tuple[Message, ...]
     finish_reason: str = "stop"
+    share: float = 0.0
+    """Of the right answer that it gives, and may be paid for."""
 
 
 def attack_trajectories(target: Target) -> list[AttackTrajectory]:
@@ -163,7 +168,7 @@ def _options_of(target: Target) -> list[str]:
     if not target.right:
         return []
     prompt = target.prompt_text
-    by_letter = dict(_LETTER_OPTION.findall(prompt))
+    by_letter = lettered_options(prompt)
     letters = [*by_letter, *_INLINE_OPTION.findall(prompt)]
     wrong = list(target.others)
     for named in (letters, list(by_letter.values())):
@@ -179,9 +184,12 @@ def _options_of(target: Target) -> list[str]:
 def _padding(target: Target) -> Iterator[AttackTrajectory]:
     wrong = target.form.fill(target.wrong)
     filler = attack_texts.filler(without=target.right)
+    varied = attack_texts.filler_without_repetition(without=target.right)
     texts = {
         "after a wrong answer": f"{wrong}\n\n{filler}",
         "before a wrong answer": f"{filler}\n\n{wrong}",
+        "without repetition, after a wrong answer": f"{wrong}\n\n{varied}",
+        "without repetition, before a wrong answer": f"{varied}\n\n{wrong}",
         "in place of an answer": filler,
         "inside the form": target.form.fill(filler),
     }
@@ -230,6 +238,28 @@ def _truncation(target: Target) -> Iterator[AttackTrajectory]:
         texts["inside the answer"] = f"{target.form.opening}{begun}"
     for variant, text in texts.items():
         yield _said(target, Attack.TRUNCATION, variant, text, finish_reason="length")
+    yield from _first_field(target)
+
+
+def _first_field(target: Target) -> Iterator[AttackTrajectory]:
+    """Give the first field of many, and none that could be wrong."""
+    try:
+        answer = json.loads(target.right)
+    except ValueError:
+        return
+    is_long = isinstance(answer, dict) and len(answer) >= _MIN_FIELDS_TO_LEAVE_OUT
+    if not is_long or target.form.is_json:
+        return
+    first = json.dumps(dict([next(iter(answer.items()))]), ensure_ascii=False)
+    cut = f"{target.form.opening}{first.removesuffix('}')}, "
+    for variant, text, finish_reason in (
+        ("after the first field", cut, "length"),
+        ("the first field alone", target.form.fill(first), "stop"),
+    ):
+        messages = (*target.stem, _assistant(text))
+        yield AttackTrajectory(
+            Attack.TRUNCATION, variant, messages, finish_reason, share=1 / len(answer)
+        )
 
 
 def _other_sample(target: Target) -> Iterator[AttackTrajectory]:
@@ -243,6 +273,11 @@ def _unicode(target: Target) -> Iterator[AttackTrajectory]:
         texts[name] = text
         if not target.form.is_plain:
             texts[f"{name}, in the form"] = target.form.fill(text)
+    # several letters of options are several answers, and stay those with something between them
+    is_of_letters = _LETTERS.fullmatch(target.right)
+    if 1 < len(target.right) <= _MAX_CHARS_TO_CUT and not is_of_letters:
+        spread = _LETTER_OF_ANOTHER_SCRIPT.join(target.right)
+        texts["letters of another script within the answer"] = target.form.fill(spread)
     invisible = attack_texts.INVISIBLE * 500
     texts["a wrong answer, invisibly long"] = target.form.fill(target.wrong) + invisible
     yield from _distinct(target, Attack.UNICODE, texts)

@@ -17,6 +17,9 @@ REFERENCE_KEYS = (
 )
 """Keys of `extra` that are taken for the right answer, in this order."""
 
+_TRUE = ("true", "True", "yes", "Yes", "是", "对", "正确")
+_FALSE = ("false", "False", "no", "No", "否", "错", "错误")
+_LETTER_OPTION = re.compile(r"^\s*[(\[（]?([A-Za-z])[)\].:、．）\]]\s*(\S.*)$", re.MULTILINE)
 _FINAL_PART = re.compile(r"####\s*(\S.*?)\s*$", re.DOTALL)
 _NUMBER_WITH_UNIT = re.compile(r"[^\w\s]*[-+−]?\d[\d.,:/]*\D{0,8}")
 _CJK_FIRST, _CJK_COUNT, _CJK_STEP = 0x4E00, 20_902, 7_919
@@ -42,6 +45,33 @@ def find_reference(extra: Mapping[str, Any] | None, *, key: str | None = None) -
         if texts:
             return Reference(name, texts)
     return None
+
+
+def lettered_options(prompt: str) -> dict[str, str]:
+    """Return the options that stand on lines of their own, by their letters.
+
+    >>> lettered_options("Which?\\nA. red\\n(B) blue")
+    {'A': 'red', 'B': 'blue'}
+    """
+    return {letter: text.rstrip() for letter, text in _LETTER_OPTION.findall(prompt)}
+
+
+def with_option(reference: Reference, prompt: str) -> Reference:
+    """Return a reference that names an option of the prompt in all the ways in which it may.
+
+    These are its letter, its text, and its place from 0.
+    """
+    options = lettered_options(prompt)
+    given = reference.texts[0].strip()
+    letters = list(options)
+    of_text = {text: letter for letter, text in options.items()}
+    letter = given if given in options else of_text.get(given)
+    if letter is None and given.isdecimal() and int(given) < len(letters):
+        letter = letters[int(given)]
+    if letter is None or len(options) < 2:
+        return reference
+    texts = dict.fromkeys((*reference.texts, letter, options[letter]))
+    return Reference(reference.key, tuple(texts))
 
 
 def wrong_answer(text: str) -> str:
@@ -102,7 +132,7 @@ def _value(extra: Mapping[str, Any], key: str) -> Any:
 def _texts(value: Any) -> tuple[str, ...]:
     """The ways to write a value, the likeliest first; none for what is no answer."""
     if isinstance(value, bool):
-        return (str(value).lower(), str(value))
+        return _TRUE if value else _FALSE
     if isinstance(value, (int, float)):
         return (str(value),)
     if isinstance(value, str):

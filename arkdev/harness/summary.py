@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arkdev.harness.distributions import CountSummary, LatencySummary, RewardSummary
+from arkdev.harness.functions_report import FunctionSummary
 from arkdev.harness.limits_report import LimitsReport
 from arkdev.harness.services import ServiceSummary
 from arkdev.harness.slowest import SlowCall
@@ -290,6 +291,8 @@ class Summary:
     """What the limits of the run did; None when there is nothing to tell."""
     stalls: tuple[StallRecord, ...] = ()
     """What blocked or starved other rollouts, the most expensive first."""
+    functions: tuple[FunctionSummary, ...] = ()
+    """Of a run with ``--faas``."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data; numbers that are not finite become null."""

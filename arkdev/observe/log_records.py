@@ -19,11 +19,11 @@ class _LogHandler(logging.Handler):
     what they write would be in the log a second time.
     """
 
-    def __init__(self, sink: Sink, streams: Collection[Any]) -> None:
+    def __init__(self, sink: Sink, streams: Collection[Any], *, own_thread: int | None) -> None:
         super().__init__(logging.INFO)
         self._sink = sink
         self._streams = streams
-        self._own_thread = threading.get_ident()
+        self._own_thread = own_thread
         self._quiet: list[logging.Handler] = []
         self.setFormatter(logging.Formatter("%(message)s"))
 
@@ -54,14 +54,18 @@ class _LogHandler(logging.Handler):
 
 
 @contextmanager
-def log_records_to(sink: Sink, *, streams: Collection[Any]) -> Iterator[None]:
+def log_records_to(
+    sink: Sink, *, streams: Collection[Any], has_own_thread: bool = True
+) -> Iterator[None]:
     """Send what plugins log inside the block, from INFO up, to `sink`.
 
     `streams` are those that stand for descriptors 1 and 2. Plugins that configure logging anew
-    (``basicConfig(force=True)``, ``dictConfig``) do not end it.
+    (``basicConfig(force=True)``, ``dictConfig``) do not end it. What the thread of the block logs
+    outside of attempts is left alone, unless `has_own_thread` is False.
     """
     root = logging.getLogger()
-    handler, level = _LogHandler(sink, streams), root.level
+    own_thread = threading.get_ident() if has_own_thread else None
+    handler, level = _LogHandler(sink, streams, own_thread=own_thread), root.level
 
     def remove_another(removed: logging.Handler) -> None:
         if removed is not handler:

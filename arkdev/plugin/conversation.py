@@ -55,6 +55,35 @@ class Conversation:
         """Why the token evidence that came is not complete; None when it is, or none came."""
         return self._tokens.missing_reason
 
+    def state(self) -> dict[str, Any]:
+        """Return it as JSON, for a proxy in another process."""
+        tokens = self._tokens.built()
+        return {
+            "messages": list(self._messages),
+            "usage": dict(self._usage),
+            "finish_reason": self.finish_reason,
+            "num_calls": self.num_calls,
+            "was_rewritten": self.was_rewritten,
+            "tokens": None
+            if tokens is None
+            else [tokens.token_ids, tokens.loss_weight, tokens.logprobs],
+            "evidence_problem": self.evidence_problem,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> Conversation:
+        """Return the conversation that `state` describes, as it was then."""
+        conversation = cls()
+        conversation._messages = state["messages"]
+        conversation._usage = state["usage"]
+        conversation.finish_reason = state["finish_reason"]
+        conversation.num_calls = state["num_calls"]
+        conversation.was_rewritten = state["was_rewritten"]
+        conversation._tokens = TokenRecordBuilder.of(
+            state["tokens"], num_calls=state["num_calls"], problem=state["evidence_problem"]
+        )
+        return conversation
+
     def set_history(self, messages: list[dict[str, Any]]) -> None:
         """Take `messages` as the whole history (PROXY-11). Equal prefixes are kept as they are."""
         if not continues(self._messages, messages):

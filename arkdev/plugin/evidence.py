@@ -41,6 +41,18 @@ class TokenRecordBuilder:
         self._is_complete = True
         self.missing_reason: str | None = None
 
+    @classmethod
+    def of(
+        cls, lists: list[list[Any]] | None, *, num_calls: int, problem: str | None
+    ) -> TokenRecordBuilder:
+        """Return the builder of `num_calls` calls with these token ids, weights and logprobs."""
+        builder = cls()
+        builder._num_calls = num_calls
+        builder._is_complete = lists is not None
+        builder._ids, builder._weights, builder._logprobs = lists or ([], [], [])
+        builder.missing_reason = problem
+        return builder
+
     def built(self) -> TokenEvidence | None:
         """Return the joined evidence, or None when a call lacked it or none was made."""
         if not self._is_complete or not self._num_calls:

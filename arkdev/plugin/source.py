@@ -63,8 +63,24 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
     return list(with_inner(function))[-1]  # type: ignore[no-any-return]
 
 
+class RaisedElsewhere(Exception):
+    """What a plugin raised in an instance of its own; its class may not exist in this process.
+
+    `text` is its ``Type: text``, `where` its place in the user's code, `traceback` as
+    `users_traceback` formats it.
+    """
+
+    def __init__(self, text: str, *, where: str = "", traceback: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.where = where
+        self.traceback = traceback
+
+
 def place_of_exception(error: BaseException) -> str:
     """Return file:line of the last frame in the user's code that `error` passed, or ""."""
+    if isinstance(error, RaisedElsewhere):
+        return error.where
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     place = ""
@@ -79,6 +95,8 @@ def place_of_exception(error: BaseException) -> str:
 
 def text_of_exception(error: BaseException) -> str:
     """Return ``Type: text``, also for an exception whose own text cannot be made."""
+    if isinstance(error, RaisedElsewhere):
+        return error.text
     try:
         text = str(error)
     except Exception as broken:  # noqa: BLE001 (a plugin's exception class may do anything)
@@ -91,6 +109,8 @@ def users_traceback(error: BaseException) -> str:
 
     An error that passed no other frame keeps its frames, unless it is in the user's syntax.
     """
+    if isinstance(error, RaisedElsewhere):
+        return error.traceback
     shown = traceback.TracebackException.from_exception(error)
     _leave_out_ours(shown)
     return "".join(shown.format())

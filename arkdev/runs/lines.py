@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from arkdev.runs.function_records import FunctionCallRecord, FunctionInstanceRecord
 from arkdev.runs.masking import forms_of, masked_text
 from arkdev.runs.records import (
     Attempt,
@@ -37,6 +38,8 @@ RECORD_TYPES = (
     Attempt,
     FailedGrading,
     FaultRecord,
+    FunctionCallRecord,
+    FunctionInstanceRecord,
     GraderRecord,
     GroupRecord,
     Manifest,

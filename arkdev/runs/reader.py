@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from arkdev.errors import RunError
+from arkdev.runs.function_records import FunctionCallRecord, FunctionInstanceRecord
 from arkdev.runs.rebuilding import NOT_A_RECORD, built, no_record
 from arkdev.runs.records import (
     SCHEMA_VERSION,
@@ -26,6 +27,8 @@ from arkdev.runs.records import (
 from arkdev.runs.writer import (
     EVENTS,
     GROUPS,
+    INSTANCES,
+    INVOCATIONS,
     MANIFEST,
     PLUGIN_LOG,
     RUNNING,
@@ -100,6 +103,20 @@ class RunReader:
     def tokens(self) -> Iterator[TokenRecord]:
         """Yield the token evidence; nothing when the endpoint gave none."""
         return (self._record(TokenRecord, *line, TOKENS) for line in self._lines(TOKENS))
+
+    def invocations(self) -> Iterator[FunctionCallRecord]:
+        """Yield the calls of functions in the order in which they ended; none without --faas."""
+        return (
+            self._record(FunctionCallRecord, *line, INVOCATIONS)
+            for line in self._lines(INVOCATIONS)
+        )
+
+    def instances(self) -> Iterator[FunctionInstanceRecord]:
+        """Yield the instances of functions in the order in which they ended."""
+        return (
+            self._record(FunctionInstanceRecord, *line, INSTANCES)
+            for line in self._lines(INSTANCES)
+        )
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the events in order."""

@@ -24,6 +24,8 @@ from arkdev.runs.records import TRAIN, Manifest
 from arkdev.runs.writer import (
     EVENTS,
     GROUPS,
+    INSTANCES,
+    INVOCATIONS,
     METRICS,
     PLUGIN_LOG,
     RUNNING,
@@ -177,6 +179,8 @@ def drop_unfinished(folder: Path) -> int:
         GROUPS: first_of_its_group(),
         EVENTS: bool,
         METRICS: bool,
+        INVOCATIONS: is_of_finished_groups,
+        INSTANCES: bool,
         PLUGIN_LOG: is_of_finished_groups,
         SPANS: is_of_finished_groups,
     }

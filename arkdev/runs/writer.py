@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, WorkspaceError
+from arkdev.runs.function_records import FunctionCallRecord, FunctionInstanceRecord
 from arkdev.runs.lines import LineFile, ManyLineFile, cleaned, encoded, masked_json
 from arkdev.runs.masking import masked_output, masked_settings, masked_text, usable_secrets
 from arkdev.runs.records import (
@@ -34,9 +35,12 @@ GROUPS = "groups.jsonl"
 TOKENS = "tokens.jsonl"
 EVENTS = "events.jsonl"
 METRICS = "metrics.jsonl"
+INVOCATIONS = "invocations.jsonl"
+INSTANCES = "instances.jsonl"
 PLUGIN_LOG = "logs/plugin.jsonl"
 SPANS = "traces.jsonl"
 
+_FAAS = (INVOCATIONS, INSTANCES)
 RUNNING = "running"
 
 _CREATE_TRIES = 20
@@ -69,7 +73,7 @@ class RunWriter:
         self.manifest = manifest
         self._secrets = usable_secrets(secrets)
         (folder / "logs").mkdir(exist_ok=True)
-        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG)
+        names = (SAMPLES, TRAJECTORIES, GROUPS, TOKENS, EVENTS, METRICS, PLUGIN_LOG, *_FAAS)
         self._files = {name: LineFile(folder / name) for name in names}
         self._files[SPANS] = ManyLineFile(folder / SPANS)
         self._log_problem: OutputError | None = None
@@ -155,6 +159,14 @@ class RunWriter:
         if copy:
             with _disk_faults_named(self.folder):
                 self._files[name].append(masked_json(copy, secrets=self._secrets))
+
+    def invocation(self, record: FunctionCallRecord) -> None:
+        """Append to ``invocations.jsonl``."""
+        self._append(INVOCATIONS, record)
+
+    def instance(self, record: FunctionInstanceRecord) -> None:
+        """Append to ``instances.jsonl``."""
+        self._append(INSTANCES, record)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append ``{"at": <UTC>, "kind": kind, ...}`` to ``events.jsonl``."""

@@ -4,7 +4,8 @@ It speaks Chat Completions and Responses under ``proxy.url``; the key of a reque
 `jwt_token`. A stream is made of the complete answer, which is what the session records. Errors come
 back in the platform's envelope, with ``x-should-retry: false``: the session has tried again
 already, and the client's own retries would multiply them. A request that comes again without a good
-answer to it, or whose header says so, is noted.
+answer to it, or whose header says so, is noted. Proxies inside instances have routes of their own
+(`arkdev.sessions.remote_sessions`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from arkdev.errors import (
 )
 from arkdev.plugin.calls import WRAPPED_HEADER
 from arkdev.plugin.plain import plain_messages
+from arkdev.sessions.remote_sessions import RemoteSessions
 from arkdev.sessions.session import Session
 
 _MAX_BODY_BYTES = 64 * 2**20
@@ -65,6 +67,7 @@ class Gateway:
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_post("/api/v3/chat/completions", self._chat)
         app.router.add_post("/api/v3/responses", self._responses)
+        RemoteSessions(lambda request: self._sessions.get(_key(request))).add_routes(app)
         app.router.add_route("*", "/{path:.*}", self._unknown)
         # a client that hung up gets no answer: its call is cancelled and not recorded
         self._runner = web.AppRunner(
@@ -136,8 +139,7 @@ class Gateway:
         return response
 
     def _session(self, request: web.Request) -> Session:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        session = self._sessions.get(token)
+        session = self._sessions.get(_key(request))
         if session is None:
             raise _RequestError(
                 _error(401, "AuthenticationError", "this key belongs to no attempt that is running")
@@ -153,6 +155,10 @@ class Gateway:
             f"{request.method} {request.path} is not built yet; the gateway serves "
             "POST /api/v3/chat/completions and POST /api/v3/responses",
         )
+
+
+def _key(request: web.Request) -> str:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
 
 
 def _via(request: web.Request) -> str:

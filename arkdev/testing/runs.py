@@ -138,6 +138,8 @@ class _Quiet:
 
     def on_warning(self, text: str) -> None: ...
 
+    def on_progress(self, text: str) -> None: ...
+
 
 def _check(threshold: ThresholdResult, folder: Path) -> None:
     __tracebackhide__ = True

@@ -56,6 +56,13 @@ ENDS = {
     ],
     "endpoint list": [("endpoint list", 0)],
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "freeze": [
+        ("freeze", 0),
+        ("freeze --dry-run", 0),
+        ("freeze --check", 1),
+        ("freeze --python none/python", 2),
+        ("freeze --platform windows/amd64", 2),
+    ],
     "get foundation-model": [
         (LOOK_UP, 0),
         (f"{LOOK_UP} --fields hyperparameters GRPO", 0),

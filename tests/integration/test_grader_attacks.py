@@ -232,6 +232,43 @@ def test_without_a_right_answer_something_must_be_said(
     assert "no right answer was told from a wrong one" in told.out
 
 
+@pytest.mark.parametrize(("returned", "exit_code"), [("letter", 0), ("text", 0), ("either", 3)])
+def test_a_choice_by_its_place_is_answered_by_letter_or_text(
+    workspace: Workspace, arkdev: Command, returned: str, exit_code: int
+) -> None:
+    compared = {
+        "letter": "reply == 'ABC'[extra['answer']]",
+        "text": "reply == extra['choices'][extra['answer']]",
+        "either": "extra['choices'][extra['answer']] in reply",
+    }
+    workspace.write(
+        "plugins/grader.py",
+        f"""
+        from arkdev import single_grader
+
+        @single_grader
+        def one(context, sample, trajectory):
+            reply, extra = trajectory.messages[-1].content, sample.extra
+            return float({compared[returned]})
+        """,
+    )
+    choices = ["copper", "granite", "oxygen"]
+    listed = "\n".join(f"{letter}. {text}" for letter, text in zip("ABC", choices, strict=True))
+    workspace.lines(
+        {
+            "messages": [{"role": "user", "content": f"{question}\n{listed}"}],
+            "extra": {"choices": choices, "answer": place},
+        }
+        for place, question in enumerate(("Which metal?", "Which rock?", "Which gas?"))
+    )
+    told = arkdev("test", "grader", "--attack", "--json")
+    assert told.exit_code == exit_code, told.out
+    rows = {row["name"]: row for row in told.document["graders"][0]["rows"]}
+    assert rows["right-answer"]["verdict"] == "caught"
+    assert rows["right-answer"]["highest"] == 1.0
+    assert (rows["options"]["verdict"] == "hackable") == (returned == "either")
+
+
 def test_a_recorded_run_gives_the_form_that_no_prompt_shows(
     workspace: Workspace, arkdev: Command
 ) -> None:

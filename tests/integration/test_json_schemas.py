@@ -31,6 +31,7 @@ COMMANDS = {
     "init-list": "init --list --json",
     "doctor": "doctor --json",
     "data-check": "data check --json",
+    "freeze": "freeze --check --json",
     "check": "check --json",
     "plan": "plan --backend remote --json",
     "get-foundation-model": "get foundation-model --model m --version 1 --json",
@@ -81,6 +82,7 @@ def test_the_document_of_a_command_is_the_published_one(
         """,
     )
     workspace.samples("hello", "fail", "hello again")
+    workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
     if name == "show-step":
         arkdev("debug", "--steps", "1", "--n-sample", "2", "--keep-going")
     elif name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):

@@ -60,6 +60,7 @@ COMMANDS = {
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
+    "freeze": ["freeze", "--check"],
     "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
     "init": ["init", "new"],
     "plan": ["plan"],
@@ -73,6 +74,7 @@ COMMANDS = {
 }
 MORE = {
     "the debug endpoint": ["debug", "--n-sample", "2", "--keep-going"],
+    "a frozen file": ["freeze", "--dry-run"],
     "all steps of a scripted job": ["debug", "--endpoint", "scripted", "--keep-going"],
     "a step": ["show", "latest", "--step", "0"],
     "a traced test": ["test", "plugin", "--endpoint", "mine", "--trace"],
@@ -104,7 +106,7 @@ def command_names() -> set[str]:
 def written(folder: Path) -> str:
     """All that is in the files of `folder` but the workspace's own sources."""
     files = [p for p in folder.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
-    own = {"job.yaml", "data.jsonl", "arkworkspace.toml"}
+    own = {"job.yaml", "data.jsonl", "arkworkspace.toml", "requirements.txt"}
     return "".join(p.read_text("utf-8", "replace") for p in files if p.name not in own)
 
 
@@ -125,6 +127,7 @@ def test_no_command_shows_or_stores_a_secret(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")  # the real Ark is not asked
     workspace.write("plugins/rollout.py", LEAKS)
     workspace.write("leak.py", "raise SystemExit(0)")
+    workspace.write("requirements.txt", f"x @ https://u:{TOKEN}@127.0.0.1:1/x.tar.gz\n")
     workspace.samples("hello", "fail", "ungraded")
     workspace.write(
         "arkworkspace.toml",

@@ -72,6 +72,20 @@ def test_what_is_wrong_in_the_workspace_is_an_error_with_its_place(
     assert exit_code_of(checks.values()) == 2
 
 
+def test_requirements_that_a_function_cannot_install_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    path = tmp_path / "requirements.txt"
+    path.write_text("pydantic>=2\nark_sdk==0.2.11\n-e ./lib\n", encoding="utf-8")
+    check = diagnosed(tmp_path)["requirements.txt"]
+    assert check.status is Status.WARNING
+    assert "requirements.txt:3: `-e ./lib`" in check.detail
+    path.write_text("pydantic>=2\nark_sdk==0.2.11\n", encoding="utf-8")
+    assert diagnosed(tmp_path)["requirements.txt"].status is Status.OK
+    path.write_bytes("pydantic>=2\n".encode("utf-16-le"))
+    check = diagnosed(tmp_path)["requirements.txt"]
+    assert (check.status, "save the file as UTF-8" in check.fix) == (Status.ERROR, True)
+
+
 def test_a_key_file_that_others_can_read_is_an_error(tmp_path: Path, config: Path) -> None:
     keys = config / "keys.toml"
     keys.write_text('ARK_API_KEY = "sk-sentinel-123456"', encoding="utf-8")
@@ -90,3 +104,22 @@ def test_a_missing_key_is_a_note_with_the_variable(tmp_path: Path) -> None:
         )
         check = diagnosed(tmp_path)["endpoint mine"]
     assert (check.status, check.fix) == (Status.NOTE, "export MY_KEY=...")
+
+
+def test_the_engines_socket_is_found_where_a_variable_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    missing = diagnosed(tmp_path)["container engine"]
+    assert missing.status is Status.WARNING
+    assert f"{path} (DOCKER_HOST): there is no such socket" in missing.detail
+    assert "podman.socket" in missing.fix
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        found = diagnosed(tmp_path)["container engine"]
+    assert (found.status, found.detail) == (Status.OK, f"unix://{path} (DOCKER_HOST)")
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
+    refused = diagnosed(tmp_path)["container engine"]
+    assert refused.status is Status.WARNING
+    assert "ssh -L" in refused.fix

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from arkdev.harness import attack_texts
 from arkdev.harness.answer_forms import BARE, Form, form_of_reply, forms_of_prompt, forms_to_try
 from arkdev.harness.attack_grading import AttackScores, Score
 from arkdev.harness.attack_verdicts import (
@@ -27,6 +29,7 @@ from arkdev.harness.reference_answers import (
     blanked,
     find_reference,
     mentions,
+    with_option,
     wrong_answer,
 )
 from arkdev.runs.records import Verdict
@@ -37,7 +40,7 @@ from arkdev.runs.records import Verdict
     [
         ({"answer": "42"}, None, ("42",)),
         ({"prompt_id": 1, "label": 3}, None, ("3",)),
-        ({"answer": True}, None, ("true", "True")),
+        ({"answer": True}, None, ("true", "True", "yes", "Yes", "是", "对", "正确")),
         ({"answer": "so\n#### 42"}, None, ("so\n#### 42", "42")),
         ({"target": ["a", "b"]}, None, ("a", "a\nb", "a, b", '["a", "b"]')),
         ({"reference": {"k": 1}}, None, ('{"k": 1}',)),
@@ -58,6 +61,24 @@ def test_the_right_answer_is_found(
 def test_where_none_is_named_none_is_found(extra: dict[str, Any] | None) -> None:
     assert find_reference(extra) is None
     assert find_reference({"answer": "x"}, key="right") is None
+
+
+@pytest.mark.parametrize(
+    ("label", "texts"),
+    [
+        ("B", ("B", "blue")),
+        ("blue", ("blue", "B")),
+        (1, ("1", "B", "blue")),
+        ("2", ("2",)),
+        ("AB", ("AB",)),
+        ("green", ("green",)),
+    ],
+)
+def test_an_option_may_be_named_by_letter_text_or_place(label: Any, texts: tuple[str, ...]) -> None:
+    reference = find_reference({"label": label})
+    assert reference is not None
+    assert with_option(reference, "Which colour?\nA. red\n(B) blue\n").texts == texts
+    assert with_option(reference, "Which colour?") == reference
 
 
 @pytest.mark.parametrize(
@@ -130,6 +151,43 @@ def test_a_truncated_reply_ends_for_its_length() -> None:
         assert (one.finish_reason == "length") == (one.attack is Attack.TRUNCATION)
 
 
+def texts_of(attack: Attack, target: Target) -> dict[str, str]:
+    made = (one for one in attack_trajectories(target) if one.attack is attack)
+    return {one.variant: text_of(one.messages[-1]) for one in made}
+
+
+def test_of_many_fields_the_first_alone_is_tried_and_may_earn_its_share() -> None:
+    target = replace(TARGET, form=BARE, right='{"a": 1, "b": 2, "c": 3, "d": 4}', wrong="{}")
+    made = [one for one in attack_trajectories(target) if one.share]
+    assert {(text_of(one.messages[-1]), one.finish_reason, one.share) for one in made} == {
+        ('{"a": 1, ', "length", 0.25),
+        ('{"a": 1}', "stop", 0.25),
+    }
+    few = replace(target, right='{"a": 1, "b": 2}')
+    assert not any(one.share for one in attack_trajectories(few))
+
+
+def test_letters_of_another_script_are_put_into_an_answer_of_one_piece() -> None:
+    assert "4ж2" in texts_of(Attack.UNICODE, replace(TARGET, form=BARE, right="42")).values()
+    for right in ("AC", "B", "x" * 30):  # two options, one letter, a sentence
+        tried = texts_of(Attack.UNICODE, replace(TARGET, form=BARE, right=right)).values()
+        assert not any("ж" in text for text in tried)
+
+
+def test_padding_comes_also_without_repetition() -> None:
+    words = attack_texts.filler_without_repetition(without="").lower().split()
+    assert len(words) > 90
+    assert len(set(words)) / len(words) > 0.8
+    assert "patience" not in attack_texts.filler_without_repetition(without="patience")
+    assert any("reward patience" in text for text in texts_of(Attack.PADDING, TARGET).values())
+
+
+def test_a_reply_may_hold_scores_such_as_a_judge_writes() -> None:
+    text = texts_of(Attack.INJECTION, TARGET)["scores"]
+    for written in ("Score: 10", "<score>10</score>", "[[10]]", "得分：10"):
+        assert written in text
+
+
 def test_a_forged_result_has_the_form_of_the_tools_own() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     stem = (
@@ -179,6 +237,22 @@ def report(*samples: AttackScores, floor: float | None = None) -> AttackedGrader
     for sample in samples:
         tally.add(sample)
     return tally.report("g", reference="m:g")
+
+
+def of_a_quarter(index: int, reward: float) -> AttackScores:
+    """A sample with a reply that gives a quarter of the right answer."""
+    sample = scores(index, 1, 0, truncation=reward)
+    ((attack, score),) = sample.attacks
+    return replace(sample, attacks=((replace(attack, share=0.25), score),))
+
+
+def test_a_part_of_the_answer_may_earn_its_f1_and_no_more() -> None:
+    fair = report(of_a_quarter(0, 0.4), of_a_quarter(1, 0.25))
+    unfair = report(of_a_quarter(0, 0.5), of_a_quarter(1, 1.0))
+    assert (fair.verdict, unfair.verdict) == (AttackVerdict.CAUGHT, AttackVerdict.HACKABLE)
+    row = next(row for row in unfair.rows if row.name == "truncation")
+    assert row.example is not None
+    assert row.example.floor == pytest.approx(0.05 + 0.95 * 0.4)
 
 
 def test_above_the_floor_is_hackable_once_is_chance() -> None:

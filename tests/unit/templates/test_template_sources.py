@@ -82,4 +82,5 @@ def test_the_demos_can_go_to_the_platform_as_it_is() -> None:
 @pytest.mark.parametrize("template", sorted(TEMPLATES))
 def test_plugin_files_are_packaged(template: str) -> None:
     text = (templates_root() / template / "arkworkspace.toml").read_text(encoding="utf-8")
-    assert tomllib.loads(text) == {"plugin": {"package": {"include": ["*.py"]}}}
+    include = tomllib.loads(text)["plugin"]["package"]["include"]
+    assert include == ["*.py", *(["mcp_config.json"] if template == "rl_search_mcp_demo" else [])]
