@@ -13,6 +13,7 @@ import pytest
 
 from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.faas_emulator.deployments import OWNER
+from arkdev.faas_emulator.image_plan import WORKSPACE_LABEL, workspace_id
 
 pytestmark = pytest.mark.docker
 
@@ -68,7 +69,7 @@ def arkdev(root, *arguments):
 
 
 async def of_workspace(engine, root):
-    return await engine.containers({"arkdev.workspace": str(root)})
+    return await engine.containers({WORKSPACE_LABEL: workspace_id(root)})
 
 
 async def in_thread(function, *arguments):
