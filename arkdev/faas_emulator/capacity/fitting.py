@@ -7,8 +7,10 @@ call that is computing. Two kinds of evidence tell it:
 
 * CPU seconds of the instances, less what starting them took: a range, since of a start only how
   long it lasted is known;
-* how service times rise with the calls that were in the instance meanwhile: least squares, and
-  around the best f the range of those that fit nearly as well (likelihood ratio, 95 %).
+* how service times rise with company: what a call takes alone does not depend on the calls that it
+  finds in its instance, so that the right f leaves no rank correlation between the two. (The mean
+  number of calls beside it would not do: long calls outlive the crowd.) Its range is that of the f
+  whose correlation may be chance, at 95 %.
 
 The best f of both is taken. Where service times say another thing than CPU seconds (calls wait for
 a lock or a small pool of connections, or other work has this machine's cores), they are believed.
@@ -21,15 +23,24 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
-from arkdev.faas_emulator.capacity.measured import Levels, MeasuredCall, MeasuredFunction, mean
+from arkdev.faas_emulator.capacity.measured import (
+    Levels,
+    MeasuredCall,
+    MeasuredFunction,
+    mean,
+    quantile,
+)
 from arkdev.faas_emulator.capacity.slowdown import NO_SLOWDOWN, Slowdown
 
 MAX_CALLS = 10_000
 """So many calls of a function, the last, are fitted."""
 _SHARES = tuple(step / 40 for step in range(41))
-_LIKELIHOOD_95 = 3.84
+_BY_CHANCE = 1.96
+"""Standard errors of a correlation that is none, at 95 %."""
+_TOGETHER = 0.02
+"""Calls that come within so much of a median service time come together."""
 _WIDEST_TOLD = 0.5
 """A range of f that is wider than this tells nothing."""
 _USES_CORES_FROM = 1.1
@@ -130,8 +141,12 @@ def fit_service(function: MeasuredFunction) -> ServiceFit:
     uses_many = _cores_used(function) >= _USES_CORES_FROM
     asked = float(function.runtime.instance.value[3:].partition("mem")[0])
     cores = (function.enforced_cpus or asked) if uses_many else 1.0
-    errors = [_error(calls, function.levels, Slowdown(share, cores)) for share in _SHARES]
-    likely = _likely(errors, len(calls))
+    company = _ranks(_company(calls, function.levels))
+    errors = [
+        _correlation(company, works_alone(calls, function.levels, Slowdown(share, cores)))
+        for share in _SHARES
+    ]
+    likely = _likely(errors)
     counted = _counted(function, calls, cores)
     chosen, likely, evidence = _choose(errors, likely, counted)
     told = counted is not None or likely[-1] - likely[0] <= _WIDEST_TOLD
@@ -158,27 +173,40 @@ def _cores_used(function: MeasuredFunction) -> float:
     return used / busy if busy else 0.0
 
 
-def _error(calls: Sequence[MeasuredCall], levels: dict[str, Levels], slowdown: Slowdown) -> float:
-    """Return the squared error of service times that are one time alone, each slowed down."""
-    works = works_alone(calls, levels, slowdown)
-    slowed = [
-        call.service_s / work if work > 0 else 1.0 for call, work in zip(calls, works, strict=True)
-    ]
-    took = [call.service_s for call in calls]
-    alone = sum(t * s for t, s in zip(took, slowed, strict=True)) / sum(s * s for s in slowed)
-    return sum((t - alone * s) ** 2 for t, s in zip(took, slowed, strict=True))
+def _company(calls: Sequence[MeasuredCall], levels: dict[str, Levels]) -> list[float]:
+    """Return how many calls each found in its instance, those included that came with it."""
+    together_s = _TOGETHER * quantile([call.service_s for call in calls], 0.5)
+    return [levels[call.instance_id].at(call.begun_s + together_s) for call in calls]
 
 
-def _likely(errors: Sequence[float], num_calls: int) -> list[float]:
-    """Return the shares that fit nearly as well as the best one."""
-    least = min(errors)
-    if least <= 0:
-        return [share for share, error in zip(_SHARES, errors, strict=True) if error <= 0]
-    return [
-        share
-        for share, error in zip(_SHARES, errors, strict=True)
-        if num_calls * math.log(error / least) <= _LIKELIHOOD_95
-    ]
+def _correlation(ranks: Sequence[float], works: Sequence[float]) -> float:
+    """Return the rank correlation in standard errors, without its sign; 0 where nothing varies."""
+    others = _ranks(works)
+    middle = (len(ranks) - 1) / 2
+    both = sum((a - middle) * (b - middle) for a, b in zip(ranks, others, strict=True))
+    spread = math.sqrt(
+        sum((a - middle) ** 2 for a in ranks) * sum((b - middle) ** 2 for b in others)
+    )
+    return abs(both) / spread * math.sqrt(len(ranks) - 1) if spread > 0 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the place of each value in their order; equal ones share the middle of theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    begin = 0
+    for _, group in groupby(order, key=values.__getitem__):
+        members = list(group)
+        for index in members:
+            ranks[index] = begin + (len(members) - 1) / 2
+        begin += len(members)
+    return ranks
+
+
+def _likely(errors: Sequence[float]) -> list[float]:
+    """Return the shares whose correlation may be chance; the best one at least."""
+    allowed = max(_BY_CHANCE, min(errors))
+    return [share for share, error in zip(_SHARES, errors, strict=True) if error <= allowed]
 
 
 def _counted(

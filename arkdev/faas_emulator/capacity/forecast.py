@@ -22,7 +22,7 @@ from arkdev.faas_emulator.capacity.loads import (
     simulate_arrivals,
     simulate_batch,
 )
-from arkdev.faas_emulator.capacity.measured import mean
+from arkdev.faas_emulator.capacity.measured import mean, quantile
 from arkdev.faas_emulator.capacity.sizes import num_cpus
 from arkdev.faas_emulator.capacity.slowdown import NO_SLOWDOWN
 from arkdev.plugin.decorators import PluginKind
@@ -213,12 +213,6 @@ def _roomy(kind: PluginKind, model: ServiceModel) -> Setting:
         timeout_s=math.inf,
         starts_at_once=True,
     )
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of the values that at least `share` of them do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def estimate(of_runs: Sequence[float]) -> Estimate:

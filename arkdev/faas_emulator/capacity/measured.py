@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -98,6 +100,11 @@ class Levels:
             counts.append(count)
         return Levels(tuple(times), tuple(counts))
 
+    def at(self, moment: float) -> int:
+        """Return how many there were at a moment, and 1 where there were none."""
+        place = bisect_right(self.times, moment) - 1
+        return max(1, self.counts[place]) if place >= 0 else 1
+
     @property
     def highest(self) -> int:
         """The most at once."""
@@ -113,3 +120,9 @@ class Levels:
 def mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value."""
     return sum(values) / len(values)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return the smallest of the values that at least `share` of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
