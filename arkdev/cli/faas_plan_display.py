@@ -11,11 +11,28 @@ from rich.console import Console
 from rich.text import Text
 
 from arkdev.cli.terminal import Symbols, duration, number_table, plural, printable, symbols
+from arkdev.errors import RunError
 from arkdev.faas_emulator.capacity.fitting import ServiceFit
 from arkdev.faas_emulator.capacity.forecast import Arrivals, Estimate, JobForecast
+from arkdev.faas_emulator.capacity.loads import Batch
 from arkdev.faas_emulator.capacity.memory import HEADROOM, MemoryFit
-from arkdev.faas_emulator.capacity.search import TAIL, FunctionPlan, Row
-from arkdev.flows.faas_capacity import CapacityAnswer, ClosedForm, paste_text
+from arkdev.faas_emulator.capacity.search import QUICK, TAIL, FunctionPlan, Row
+from arkdev.flows.faas_capacity import (
+    CapacityAnswer,
+    CapacityRequest,
+    ClosedForm,
+    JobNumbers,
+    load_of,
+    measured_functions,
+    paste_text,
+    plan_capacity,
+)
+from arkdev.job.job import Job
+from arkdev.job.paths import shown_path
+from arkdev.runs.reader import RunReader
+
+_MOST_IN_A_REPORT = 1024
+"""Rollouts of a batch that a report plans for: it takes a second or two."""
 
 
 def print_answer(answer: CapacityAnswer, out: Console, *, price: float | None = None) -> None:
@@ -30,16 +47,30 @@ def print_answer(answer: CapacityAnswer, out: Console, *, price: float | None = 
         out.print(Text(printable(f"note: {note}"), style="dim"), soft_wrap=True)
 
 
-def print_paragraph(answer: CapacityAnswer, out: Console, *, run: str) -> None:
-    """Print what the report of a run says of it."""
-    signs = symbols(out)
+def print_capacity(folder: Path, job: Job | None, out: Console, *, run: str) -> None:
+    """Print what the report of a run with ``--faas`` says of its functions' settings."""
+    reader = RunReader(folder)
+    numbers = None
+    if job is not None:
+        numbers = JobNumbers(shown_path(job.source), job.batch_size, job.num_generations)
+    request = CapacityRequest(effort=QUICK)
+    try:
+        functions = measured_functions(reader)
+    except RunError:
+        return  # no instance answered: the report says why
+    load, _ = load_of(reader, request, functions=functions, job=numbers)
     out.print()
+    if isinstance(load, Batch) and load.num_rollouts > _MOST_IN_A_REPORT:
+        text = f"Which settings {load.num_rollouts:,} rollouts a batch need: arkdev faas plan {run}"
+        out.print(Text(text, style="dim"), soft_wrap=True)
+        return
+    answer = plan_capacity(reader, request, job=numbers)
+    signs = symbols(out)
     for name, plan in answer.plans.items():
         out.print(Text(printable(_headline(answer, name, plan, signs))), soft_wrap=True)
     for sentence in _together(answer):
         out.print(Text(sentence), soft_wrap=True)
-    first = f"{answer.notes[0]}. " if answer.notes else ""
-    text = f"{first}The settings behind it: arkdev faas plan {run}"
+    text = f"{answer.notes[0]}. The settings behind it: arkdev faas plan {run}"
     out.print(Text(printable(text), style="dim"), soft_wrap=True)
 
 

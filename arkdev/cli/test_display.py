@@ -167,6 +167,8 @@ class Display:
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
+        run = self._name(outcome) or outcome.folder.name
+        self._print_capacity(outcome.folder, run=run)
         self._say_notes(outcome)
         self._say_traces(outcome)
         self._say_thresholds(outcome)
@@ -177,6 +179,13 @@ class Display:
                 f"{cost_ms:.0f} ms of CPU each; proxy.rollout_client() costs under 1 ms.",
                 soft_wrap=True,
             )
+
+    def _print_capacity(self, folder: Path, *, run: str) -> None:
+        """Say which settings the functions of the job need."""
+        if self._plan.faas is not None:
+            from arkdev.cli.faas_plan_display import print_capacity
+
+            print_capacity(folder, self._plan.job, self._out, run=run)
 
     def _say_notes(self, outcome: PluginTestOutcome) -> None:
         for note in outcome.notes:

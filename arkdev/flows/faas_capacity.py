@@ -36,6 +36,8 @@ from arkdev.runs.reader import RunReader
 _USED_AN_INSTANCE = (InvocationStatus.OK, InvocationStatus.TIMEOUT)
 _FEW_CALLS = 100
 """A p99 of fewer calls rests on the largest of them."""
+_HARDLY_SLOWER = 1.1
+"""A closed form knows of no company: it holds where full instances are at most so much slower."""
 _MAX_BATCH_CALLS = 100_000
 
 
@@ -90,7 +92,7 @@ class CapacityAnswer:
     """All functions as chosen; None where one has no setting, and for a Poisson load."""
     together_today: JobForecast | None
     closed_forms: Mapping[str, ClosedForm]
-    """Of a Poisson load, where calls in an instance do not hold each other up."""
+    """Of a Poisson load, where calls in an instance hardly hold each other up."""
     notes: tuple[str, ...]
 
 
@@ -106,7 +108,7 @@ def plan_capacity(
         functions = {request.function: _named(functions, request.function)}
     fits = {name: fit_service(function) for name, function in functions.items()}
     memory = {name: fit_memory(function) for name, function in functions.items()}
-    load, origins = _load(reader, request, fits=fits, job=job)
+    load, origins = load_of(reader, request, functions=functions, job=job)
     has_rollout = any(function.kind.is_rollout for function in functions.values())
     platform = () if has_rollout else tuple(t.duration_s for t in reader.trajectories())
     planned = Planner(
@@ -138,7 +140,9 @@ def _closed_forms(
 ) -> Iterator[tuple[str, ClosedForm]]:
     for name, plan in plans.items():
         model, row = fits[name].model, plan.chosen
-        if not isinstance(load, Arrivals) or row is None or not model.slowdown.is_flat:
+        if not isinstance(load, Arrivals) or row is None:
+            continue
+        if model.slowdown.at(row.runtime.max_concurrency) > _HARDLY_SLOWER:
             continue
         places = row.runtime.max_concurrency * (row.runtime.max_replicas or 1)
         at = queueing.Load(load.rate, model.mean_s, places)
@@ -223,13 +227,14 @@ def _function(
     )
 
 
-def _load(
+def load_of(
     reader: RunReader,
     request: CapacityRequest,
     *,
-    fits: Mapping[str, ServiceFit],
+    functions: Mapping[str, MeasuredFunction],
     job: JobNumbers | None,
 ) -> tuple[Load, dict[str, str]]:
+    """Return what is planned for, and where each number of it comes from."""
     if request.rate is not None:
         return Arrivals(request.rate), {"rate": "--rate"}
     settings = reader.manifest.settings
@@ -264,9 +269,9 @@ def _load(
             hint="plan for one batch",
         )
     limits = [
-        fit.function.runtime.request_concurrency
-        for fit in fits.values()
-        if fit.function.kind.is_rollout
+        function.runtime.request_concurrency
+        for function in functions.values()
+        if function.kind.is_rollout
     ]
     least = min(limits, default=batch_size)
     in_flight = first(
