@@ -5,12 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from arkdev.cli.interrupts import GIVE_UP_AFTER_S
-
 if TYPE_CHECKING:
     from arkdev.flows.test_request import PluginTestRequest
 
-_STOP_INSTANCES_WITHIN_S = 20.0
+STOP_INSTANCES_WITHIN_S = 20.0
 
 
 class InstanceEngine(StrEnum):
@@ -33,4 +31,6 @@ def give_up_after_s(request: PluginTestRequest) -> float:
 
     No plugin blocks this process when plugins run in instances, and these are to be removed.
     """
-    return _STOP_INSTANCES_WITHIN_S if request.faas else GIVE_UP_AFTER_S
+    from arkdev.cli.interrupts import GIVE_UP_AFTER_S
+
+    return STOP_INSTANCES_WITHIN_S if request.faas else GIVE_UP_AFTER_S

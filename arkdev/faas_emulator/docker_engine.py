@@ -141,6 +141,8 @@ class DockerEngine:
             ulimits=[docker.types.Ulimit(name="core", soft=0, hard=0)],
             network_mode=spec.network,
             dns=list(spec.dns) or None,
+            # the resolver would ask a name server that does not answer for ten seconds
+            dns_opt=["timeout:1", "attempts:1"] if spec.dns else None,
             port_bindings=published,
             # Podman has drivers of its own
             log_config=None

@@ -214,7 +214,8 @@ async def open_engine() -> Engine:
     Raises `MissingExtraError` without the package `docker`, and `EngineError` when none answers:
     it says where was looked.
     """
-    if find_spec("docker") is None:
+    spec = find_spec("docker")
+    if spec is None or spec.origin is None:  # a folder of that name is no package
         raise MissingExtraError(
             "containers need the package docker, which is not installed",
             hint='pip install "arkdev[faas]"',

@@ -120,15 +120,15 @@ async def _make(
 ) -> None:
     half = home.with_name(f"{home.name}{_HALF_MADE}-{secrets.token_hex(4)}")
     try:
-        venv = ("venv", "--relocatable", "--python", sys.executable, "--no-project", str(half))
-        await _run(venv, requirements, folder=home.parent, on_output=on_output)
+        venv = ("venv", "--quiet", "--relocatable", "--no-project", "--python", sys.executable)
+        await _run((*venv, str(half)), requirements, on_output=on_output)
         files = half / "requirements"
         files.mkdir()
         for name, text in requirements.install_files.items():
             (files / name).write_text(text, encoding="utf-8")
         for what in _installations(requirements, str(files / "requirements.txt"), str(wheel)):
             install = ("pip", "install", "--compile-bytecode", "--python", str(_python(half)))
-            await _run((*install, *what), requirements, folder=half, on_output=on_output)
+            await _run((*install, *what), requirements, on_output=on_output)
         _take(half)
         _put_in_place(half, home)
     finally:
@@ -156,11 +156,7 @@ def _put_in_place(half: Path, home: Path) -> None:
 
 
 async def _run(
-    arguments: tuple[str, ...],
-    requirements: Requirements,
-    *,
-    folder: Path,
-    on_output: Callable[[str], None],
+    arguments: tuple[str, ...], requirements: Requirements, *, on_output: Callable[[str], None]
 ) -> None:
     lines: list[str] = []
 
@@ -168,7 +164,7 @@ async def _run(
         lines.append(line)
         on_output(f"    {line}")
 
-    code = await run_uv(arguments, folder=folder, on_line=take)
+    code = await run_uv(arguments, on_line=take)
     if code:
         failure = install_failure(lines, requirements)
         raise BuildError(

@@ -125,7 +125,7 @@ class _Freeze:
             if imported.attempt is not None and (reason := self._absence(imported)):
                 failed.setdefault(imported.attempt, (imported, reason))
         for imported, reason in failed.values():
-            message = f"optional import of {imported.source}: {reason}, so it is left out"
+            message = f"optional import of {imported.top}: {reason}, so it is left out"
             self.notes.append(LineFinding(imported.where, message))
         return [imported for imported in modules if imported.attempt not in failed]
 

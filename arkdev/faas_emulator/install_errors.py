@@ -46,7 +46,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "`uv pip compile --generate-hashes` writes them",
     ),
     (
-        r"No matching distribution|not found in the package registry|there (is|are) no version",
+        r"No matching distribution|was not found in the p|there (is|are) no version",
         "check the name and the version; `arkdev freeze` writes those that are installed here",
     ),
     (

@@ -54,7 +54,7 @@ class Line:
     """With its ``#``; empty where there is none."""
 
 
-def read_text(path: Path) -> RequirementsText:
+def decoded_file(path: Path) -> RequirementsText:
     """Read a requirements file.
 
     Raises `RequirementsError` when it cannot be read or is neither UTF-8 nor UTF-16 with a byte

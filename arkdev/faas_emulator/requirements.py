@@ -19,7 +19,7 @@ from arkdev.errors import RequirementsError
 from arkdev.faas_emulator import requirement_sources as sources
 from arkdev.faas_emulator.platforms import DEFAULT_PLATFORM, DEFAULT_PYTHON, Target, target
 from arkdev.faas_emulator.requirement_line import RequirementLine, parse_requirement
-from arkdev.faas_emulator.requirement_lines import logical_lines, read_text
+from arkdev.faas_emulator.requirement_lines import decoded_file, logical_lines
 from arkdev.faas_emulator.requirement_sources import Finding
 from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.problems import Problem, make_error
@@ -170,7 +170,7 @@ class _Reader:
 
     def read(self, path: Path, *, is_constraint: bool = False) -> None:
         """Read one file."""
-        content = read_text(path)
+        content = decoded_file(path)
         if content.encoding == "UTF-16":
             advice = "save it as UTF-8, for what else reads it"
             self.warnings.append(LineFinding(shown_path(path), "UTF-16 text", advice))

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from arkdev.errors import MissingExtraError, RequirementsError
@@ -62,15 +61,17 @@ def _environment() -> dict[str, str]:
     return {**environ, **_VARIABLES}
 
 
-async def run_uv(arguments: Sequence[str], *, folder: Path, on_line: Callable[[str], None]) -> int:
-    """Run uv in `folder`, tell `on_line` of each line that it writes, return its exit code.
+async def run_uv(arguments: Sequence[str], *, on_line: Callable[[str], None]) -> int:
+    """Run uv, tell `on_line` of each line that it writes, return its exit code.
 
-    When cancelled, uv and all that it started are ended.
+    Of uv's settings those of the user and of the environment count, none of a folder: uv looks for
+    them from where it runs upwards, so it runs in the root. Paths have to be absolute. When
+    cancelled, uv and all that it started are ended.
     """
     process = await asyncio.create_subprocess_exec(
         find_uv(),
         *arguments,
-        cwd=folder,
+        cwd="/",
         env=_environment(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -16,7 +16,7 @@ from arkdev.faas_emulator.installed_packages import default_interpreter, read_en
 from arkdev.faas_emulator.package import plugin_package
 from arkdev.faas_emulator.platforms import DEFAULT_PLATFORM, DEFAULT_PYTHON, Target, target
 from arkdev.faas_emulator.plugin_imports import find_imports, own_files
-from arkdev.faas_emulator.requirement_lines import RequirementsText, logical_lines, read_text
+from arkdev.faas_emulator.requirement_lines import RequirementsText, decoded_file, logical_lines
 from arkdev.faas_emulator.requirement_sources import shown
 from arkdev.faas_emulator.requirements import LineFinding, Requirements, judge_requirements
 from arkdev.job.paths import shown_path
@@ -121,7 +121,7 @@ def write_frozen(outcome: FreezeOutcome, path: Path) -> None:
 
 def _read(file: Path, *, root: Path, goal: Target) -> tuple[RequirementsText | None, Requirements]:
     try:
-        text = read_text(file)
+        text = decoded_file(file)
     except FileNotFoundError:
         return None, Requirements()
     return text, judge_requirements(file, target=goal, root=root)

@@ -167,8 +167,11 @@ def recorded_run(runs: Path, name: str) -> RunReader:
     reader = RunReader(find_run(runs, name))
     if reader.manifest.kind == DebugPlan.kind:
         raise RunError(
-            f"run {reader.manifest.run_id} is a debug run: its graders were told of each step",
-            hint="a run of `arkdev test plugin` can be graded again",
+            f"run {reader.manifest.run_id} is a debug run: its graders were told of each step, and "
+            "a sample may have several groups in it, and others in its rounds of validation",
+            hint="grade the same samples again from a test: `arkdev test plugin --n-sample "
+            f"{_whole(reader.manifest.settings.get('num_generations'))}`, then `arkdev replay "
+            "latest`; `arkdev test grader --repeat 5` measures noise on that run too",
         )
     return reader
 

@@ -276,6 +276,7 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
             *notes,
             *(faas.notes if faas else ()),
             *notes_on_faults(faults),
+            *samples.notes,
             *(job.warnings if job else ()),
         ),
     )

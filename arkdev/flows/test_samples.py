@@ -12,7 +12,7 @@ from arkdev.flows.test_request import PluginTestRequest
 from arkdev.job.dataset import DatasetLine, parse_sample, read_files, summarised_warnings
 from arkdev.job.invalid_records import DatasetWarning, InvalidRecords, Tolerance
 from arkdev.job.job import Job
-from arkdev.job.job_data import tolerance_of, training_sources
+from arkdev.job.job_data import mixing_keys, tolerance_of, training_sources
 from arkdev.job.workspace import Workspace
 
 
@@ -27,6 +27,7 @@ class SamplesToTest:
     tolerance: Tolerance
     """How many lines were, and are to be, passed over because they are no samples."""
     warnings: tuple[DatasetWarning, ...]
+    notes: tuple[str, ...] = ()
 
 
 def find_samples(
@@ -56,7 +57,18 @@ def find_samples(
         if where and not all(path.is_file() for path in files):
             error.hint = f"the file is named in {where}" + (f"; {error.hint}" if error.hint else "")
         raise
-    return SamplesToTest(files, line, count, tolerance, tuple(warnings))
+    notes = _notes_on_mixing(of_job) if of_job and request.sample is None else ()
+    return SamplesToTest(files, line, count, tolerance, tuple(warnings), notes)
+
+
+def _notes_on_mixing(job: Job) -> tuple[str, ...]:
+    keys = mixing_keys(job.config.data)
+    if not keys:
+        return ()
+    return (
+        f"each sample of the training files is taken once: {', '.join(keys)} of the job's data "
+        "count in training and in `arkdev debug`",
+    )
 
 
 def _files(request: PluginTestRequest, job: Job | None, workspace: Workspace) -> tuple[Path, ...]:

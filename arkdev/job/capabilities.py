@@ -253,8 +253,36 @@ PARTS: Mapping[Part, Capability] = {
 }
 """What the hyperparameters of each part do."""
 
+_COEFFICIENT = Capability(
+    _partly(
+        "part of the advantages that are shown, where a teacher's endpoint gives log probabilities"
+    ),
+    _used("part of the advantage"),
+    _used("part of the advantage"),
+)
+HYPERPARAMETERS: Mapping[str, Capability] = {
+    "loss_agg_mode": Capability(
+        _partly("says what a step's loss is made of; a debug run changes no weights"),
+        _used("part of the update"),
+        _used("part of the update"),
+    ),
+    "task_reward_coef": _COEFFICIENT,
+    "kl_reward_coef": _COEFFICIENT,
+}
+"""What those do that are not like the rest of their part."""
+
+_DECLARED = "named in arkworkspace.toml as one of the platform's"
+DECLARED_HYPERPARAMETER = Capability(
+    _recorded(f"{_DECLARED}; a debug run does not depend on it"),
+    _refused("arkdev does not know what it does and would pass it over", "take it out"),
+    _used(f"{_DECLARED}; sent as it is"),
+)
+_TAKE_OUT = (
+    "take it out, or, when the platform has it, name it under [hyperparameters] in "
+    "arkworkspace.toml"
+)
 UNKNOWN_HYPERPARAMETER = Capability(
-    _refused("arkdev does not know the name and would pass it over", "take it out"),
+    _refused("arkdev does not know the name and would pass it over", _TAKE_OUT),
     _refused("arkdev does not know the name and would pass it over", "take it out"),
     _partly("sent as it is; nothing here knows whether the model takes it"),
 )

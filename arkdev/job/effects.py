@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from arkdev.errors import JobError
 from arkdev.job.capabilities import (
+    DECLARED_HYPERPARAMETER,
+    HYPERPARAMETERS,
     KEYS,
     METHODS,
     PARTS,
@@ -93,14 +95,18 @@ def _given(job: Job, path: KeyPath, text: str) -> KeyEffect:
         value=text,
         origin=Origin.INFERRED if is_inferred else Origin.FILE,
         where=f"from {job.customization_type}" if is_inferred else job.place(path),
-        capability=_capability(path),
+        capability=_capability(job, path),
     )
 
 
-def _capability(path: KeyPath) -> Capability:
+def _capability(job: Job, path: KeyPath) -> Capability:
     if path[0] == "hyperparameters":
-        entry = catalogue().get(str(path[1]))
-        return PARTS[entry.part] if entry else UNKNOWN_HYPERPARAMETER
+        name = str(path[1])
+        entry = catalogue().get(name)
+        if entry is None:
+            is_declared = name in job.declared_hyperparameters
+            return DECLARED_HYPERPARAMETER if is_declared else UNKNOWN_HYPERPARAMETER
+        return HYPERPARAMETERS.get(name) or PARTS[entry.part]
     row = capability_of(path)
     assert row is not None, f"{dotted(path)} is not in the table of capabilities"
     return row
@@ -157,24 +163,24 @@ def _defaults(job: Job) -> Iterator[KeyEffect]:
     pipeline = job.config.custom_rl_pipeline
     if pipeline is not None and pipeline.rollout is None:
         rollout = ("custom_rl_pipeline", "rollout")
-        yield _default(rollout, "the built-in single-turn rollout", "CT-11")
+        yield _default(job, rollout, "the built-in single-turn rollout", "CT-11")
     for index, grader in enumerate(pipeline.graders if pipeline else ()):
         if grader.reward_weight is None:
-            yield _default(("custom_rl_pipeline", "graders", index, "weight"), "1", "arkdev")
+            yield _default(job, ("custom_rl_pipeline", "graders", index, "weight"), "1", "arkdev")
     for entry in entries_of(job.customization_type):
         default = entry.default_for(job.model_name or "")
         if default is not None and entry.name not in job.hyperparameters:
             path = ("hyperparameters", entry.name)
-            yield _default(path, _text(default), entry.sources[0])
+            yield _default(job, path, _text(default), entry.sources[0])
 
 
-def _default(path: KeyPath, value: str, source: str) -> KeyEffect:
+def _default(job: Job, path: KeyPath, value: str, source: str) -> KeyEffect:
     return KeyEffect(
         key=dotted(path),
         value=value,
         origin=Origin.DEFAULT,
         where=source,
-        capability=_capability(path),
+        capability=_capability(job, path),
     )
 
 

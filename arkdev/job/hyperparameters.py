@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from arkdev.job.catalogue import (
     INTERNAL_NAMES,
@@ -24,6 +26,27 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SLIP = 0.85
 """Names so alike are one name and a slip of the keyboard; below that they may well be two."""
+
+
+_declared: ContextVar[frozenset[str]] = ContextVar("arkdev_declared", default=frozenset())
+
+
+@contextmanager
+def declared_names(names: Iterable[str]) -> Iterator[None]:
+    """Let jobs made inside of the block have these names, whatever the catalogue says of them.
+
+    A workspace declares what the platform has and the catalogue lacks (``[hyperparameters]``).
+    """
+    token = _declared.set(frozenset(names))
+    try:
+        yield
+    finally:
+        _declared.reset(token)
+
+
+def names_declared() -> frozenset[str]:
+    """Return the names of the block that is under way."""
+    return _declared.get()
 
 
 def parse_number(text: str) -> int | float | None:
@@ -109,7 +132,7 @@ def _misuse(name: str, *, method: CustomizationType) -> str:
     if name in INTERNAL_NAMES:
         return "a name of the platform's own, which a job must not set; take it out"
     known = [entry.name for entry in entries_of(method)]
-    if name in known:
+    if name in known or name in _declared.get():
         return ""
     instead = counterpart_of(name, method=method)
     entry = catalogue().get(name)
@@ -121,7 +144,10 @@ def _misuse(name: str, *, method: CustomizationType) -> str:
         return ""
     meant = None if match in known else counterpart_of(match, method=method)
     advice = f"{meant!r}, as {method} calls {match!r}" if meant else repr(match)
-    return f"not a name that arkdev knows; did you mean {advice}?"
+    return (
+        f"not a name that arkdev knows; did you mean {advice}? If the platform has it, name it "
+        "under [hyperparameters] in arkworkspace.toml"
+    )
 
 
 def unknown_names(values: Mapping[str, object], *, method: CustomizationType) -> dict[str, str]:
@@ -129,7 +155,7 @@ def unknown_names(values: Mapping[str, object], *, method: CustomizationType) ->
     known = [entry.name for entry in entries_of(method)]
     sentences = {}
     for name in values:
-        if name in catalogue():
+        if name in catalogue() or name in _declared.get():
             continue
         match = closest(name, known)
         advice = f"; did you mean {match!r}?" if match else ""

@@ -56,6 +56,8 @@ class Job:
     num_generations: int | None
     config: ModelCustomizationJob = field(repr=False)
     """Every field of the job; the debug endpoint's key in it is a `SecretStr`."""
+    declared_hyperparameters: frozenset[str] = frozenset()
+    """Names that the workspace says the platform has."""
     warnings: tuple[str, ...] = ()
     inferred: tuple[str, ...] = ()
     """What the file leaves open and something else in it decides, a sentence each."""

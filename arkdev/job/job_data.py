@@ -65,6 +65,20 @@ def tolerance_of(data: Data) -> Tolerance:
         raise DataError(str(error), where="data") from None
 
 
+def mixing_keys(data: Data) -> list[str]:
+    """Return the keys by which training takes other samples than each line of the files once."""
+    keys = [
+        name
+        for name in ("multiplier", "sample_count")
+        if any(getattr(each, name) is not None for each in data.training_set.datasets or ())
+    ]
+    if data.preset_dataset or data.training_set.preset_dataset:
+        keys.append("preset_dataset")
+    if data.validation_percentage is not None:
+        keys.append("validation_percentage")
+    return keys
+
+
 def training_sources(data: Data, *, workspace: Workspace) -> list[DataSource]:
     """Return the files of the training set, preset data last. Raises `DataError`."""
     presets = [*(data.training_set.preset_dataset or []), *(data.preset_dataset or [])]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from arkdev.errors import JobError
 from arkdev.job.data import MAX_FILE_BYTES, TrainingDataset
-from arkdev.job.hyperparameters import unknown_names
+from arkdev.job.hyperparameters import declared_names, names_declared, unknown_names
 from arkdev.job.invalid_objects import describe_errors
 from arkdev.job.job import Job, PluginReference, place_of_key
 from arkdev.job.models import ModelCustomizationJob
@@ -19,7 +19,7 @@ from arkdev.job.paths import filesystem_path, shown_path
 from arkdev.job.pipelines import PipelinePluginWrapper
 from arkdev.job.problems import KeyPath, Problem, dotted, line_of, make_error
 from arkdev.job.python_source import read_lines, revalidated, run_job_file
-from arkdev.job.workspace import JOB_FILES
+from arkdev.job.workspace import JOB_FILES, read_workspace
 from arkdev.job.yaml_tree import PlainScalar, YamlTree, parse_yaml
 from arkdev.plugin.decorators import plugin_of
 
@@ -85,6 +85,11 @@ def read_job(root: Path, path: Path | None = None) -> Job | None:
     found = find_job_file(root, path)
     if found is None:
         return None
+    with declared_names(read_workspace(root).hyperparameters):
+        return _read(found, root=root)
+
+
+def _read(found: Path, *, root: Path) -> Job:
     if found.suffix == ".py":
         config = revalidated(run_job_file(found, root=root), path=found)
         return _normalised(_Source(config, path=found, root=root, lines=read_lines(found)))
@@ -101,9 +106,10 @@ def job_of_script(config: ModelCustomizationJob, *, path: Path, root: Path) -> J
 
     Raises `JobError` for what the script changed into something that is no job.
     """
-    valid = revalidated(config, path=path)
     root = Path(root).absolute()
-    return _normalised(_Source(valid, path=path, root=root, lines=read_lines(path)))
+    with declared_names(read_workspace(root).hyperparameters):
+        valid = revalidated(config, path=path)
+        return _normalised(_Source(valid, path=path, root=root, lines=read_lines(path)))
 
 
 def _read_yaml(path: Path) -> tuple[ModelCustomizationJob, YamlTree]:
@@ -184,6 +190,7 @@ def _normalised(source: _Source) -> Job:
         batch_size=values.get("batch_size"),
         num_generations=values.get("num_generations"),
         config=config,
+        declared_hyperparameters=names_declared(),
         warnings=tuple(
             f"{place(('hyperparameters', name))}: hyperparameters.{name}: {sentence}"
             for name, sentence in unknown_names(values, method=config.method).items()

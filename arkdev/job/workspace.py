@@ -21,7 +21,7 @@ JOB_FILES = ("job.yaml", "job.yml", "job.py")
 """Names of job files, the preferred one first."""
 PLUGIN_FOLDER = "plugins"
 
-_TABLES = ("plugin", "endpoints", "tools", "datasets", "prices")
+_TABLES = ("plugin", "endpoints", "tools", "datasets", "hyperparameters", "prices")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Workspace:
     """The ``[tools."HOST"]`` and ``[tools."HOST:PORT"]`` tables, hosts in lower case."""
     datasets: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     """``[datasets]``: the files that stand here for a dataset of the platform, by its id."""
+    hyperparameters: tuple[str, ...] = ()
+    """``known`` of ``[hyperparameters]``: names that the platform has, the catalogue or not."""
     prices: Prices = field(default_factory=Prices)
     """``[prices]``: what tokens and training cost."""
 
@@ -56,7 +58,7 @@ def find_workspace(start: Path) -> Workspace:
     home = Path.home()
     for folder in (start, *start.parents):
         if _is_marked(folder):
-            return _read(folder)
+            return read_workspace(folder)
         if folder == home:
             break
     return Workspace(root=start, is_bare=True)
@@ -67,7 +69,8 @@ def _is_marked(folder: Path) -> bool:
     return any((folder / name).is_file() for name in files) or (folder / PLUGIN_FOLDER).is_dir()
 
 
-def _read(root: Path) -> Workspace:
+def read_workspace(root: Path) -> Workspace:
+    """Return the workspace whose root is `root`. Raises `WorkspaceError`."""
     path = root / WORKSPACE_FILE
     if not path.is_file():
         return Workspace(root=root, is_bare=False)
@@ -104,28 +107,38 @@ class _Tables:
         self._check_names(plugin, table="plugin", known=("package",))
         package = self._table(plugin, "package")
         self._check_names(package, table="plugin.package", known=("include",))
-        include = package.get("include", [])
-        if not isinstance(include, list) or not all(isinstance(item, str) for item in include):
-            self._problem("include", "plugin.package.include: a list of patterns is expected")
-            include = []
+        include = self._texts(package, "plugin.package.include", "patterns")
         endpoints = self._table(values, "endpoints")
         tables = {name: self._table(endpoints, name) for name in endpoints}
         tools = self._table(values, "tools")
         limits = {host.lower(): self._tool(host, self._table(tools, host)) for host in tools}
         named = self._table(values, "datasets")
         datasets = {name: self._files(name, value, root=root) for name, value in named.items()}
+        declared = self._table(values, "hyperparameters")
+        self._check_names(declared, table="hyperparameters", known=("known",))
+        hyperparameters = self._texts(declared, "hyperparameters.known", "names")
         prices = self._prices(self._table(values, "prices"))
         if self._problems:
             raise make_error(WorkspaceError, self._problems)
         return Workspace(
             root=root,
             is_bare=False,
-            package_include=tuple(include),
+            package_include=include,
             endpoints=tables,
             tools=limits,
             datasets=datasets,
+            hyperparameters=hyperparameters,
             prices=prices,
         )
+
+    def _texts(self, table: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
+        """The list of texts at the end of `key`, empty when it is not there."""
+        name = key.rpartition(".")[2]
+        texts = table.get(name, [])
+        if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+            return tuple(texts)
+        self._problem(name, f"{key}: a list of {what} is expected")
+        return ()
 
     def _files(self, name: str, value: Any, *, root: Path) -> tuple[Path, ...]:
         """The files that stand for the dataset `name`: a path, or a list of some."""

@@ -13,6 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from arkdev.job.hyperparameters import parse_number
 from arkdev.job.problems import KeyPath, Problem
@@ -53,11 +54,13 @@ def parse_yaml(text: str, *, source: str) -> YamlTree:
     """Parse one document. What is wrong with its form is in `problems`, with places in `source`."""
     builder = _Builder(source)
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        yaml = YAML(typ="safe", pure=True)
+        yaml.composer.warn_double_anchors = False  # YAML 1.2 allows them: the nearest above counts
+        root = yaml.compose(text)
         if root is not None:
             builder.tree.value = builder.build(root, ())
     except YAMLError as error:
-        builder.tree.problems.append(_syntax_problem(error, source=source))
+        builder.tree.problems.append(_syntax_problem(error, text, source=source))
     except RecursionError:
         builder.tree.problems.append(Problem(source, f"nested more than {MAX_DEPTH} levels deep"))
     except _TooMuchError as error:
@@ -65,7 +68,15 @@ def parse_yaml(text: str, *, source: str) -> YamlTree:
     return builder.tree
 
 
-def _syntax_problem(error: YAMLError, *, source: str) -> Problem:
+def _syntax_problem(error: YAMLError, text: str, *, source: str) -> Problem:
+    if isinstance(error, ReaderError):
+        place = min(error.position, len(text) - 1)
+        line = text.count("\n", 0, place) + 1
+        column = place - text.rfind("\n", 0, place)
+        return Problem(
+            f"{source}:{line}:{column}",
+            f"not valid YAML: the control character U+{ord(text[place]):04X}",
+        )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
     if isinstance(error, MarkedYAMLError):

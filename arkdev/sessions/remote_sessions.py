@@ -101,11 +101,7 @@ class RemoteSessions:
             raise
         task = asyncio.ensure_future(call)
         turnstile.passed(number)  # the next call's task is made later, so it begins later
-        try:
-            return await task
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
+        return await task
 
     def _turnstile(self, session: Session) -> _Turnstile:
         return self._turnstiles.setdefault(session, _Turnstile())

@@ -158,6 +158,22 @@ def test_an_opd_pipeline_has_its_teachers_by_name(workspace: Workspace) -> None:
     assert job.rollout is not None and job.rollout.name == "answer"
 
 
+def test_a_pipeline_has_at_most_one_rollout_and_at_least_one_grader(workspace: Workspace) -> None:
+    """PIPE-08, PIPE-09: without a rollout the built-in single turn runs."""
+    head = YAML.partition("custom_rl_pipeline")[0] + "custom_rl_pipeline:\n"
+    graders = "  graders: [plugins.grader:one, {plugin: 'plugins.grader:one', weight: 2}]\n"
+    job = read(workspace, "job.yaml", head + graders)
+    assert job.rollout is None
+    assert "the built-in single-turn one, because none is given" in job.inferred[-1]
+    assert [grader.weight for grader in job.graders] == [1.0, 2.0]
+    for bad, message in (
+        (graders + "  rollout: [plugins.rollout:answer, plugins.rollout:answer]\n", "only one"),
+        ("  graders: []\n", "at least one grader"),
+    ):
+        with pytest.raises(JobError, match=message):
+            read(workspace, "job.yaml", head + bad)
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
@@ -174,7 +190,12 @@ def test_the_model_is_named_in_one_of_two_ways(
     head = YAML.partition("model_reference")[0] + f"model_reference: {reference}\n"
     text = head + "data" + YAML.partition("\ndata")[2]
     if not message:
-        assert read(workspace, "job.yaml", text).config.model_reference is not None
+        job = read(workspace, "job.yaml", text)
+        of_model = (job.model_name, job.model_version, job.custom_model_id)
+        is_custom = "custom" in reference
+        assert of_model == (
+            (None, None, "cm-20251019092329-rxxxv") if is_custom else ("m", "1", None)
+        )
         return
     with pytest.raises(JobError, match=message):
         read(workspace, "job.yaml", text)

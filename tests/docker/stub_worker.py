@@ -41,12 +41,12 @@ def spin(seconds):
 
 
 def read(path):
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 
 def write(path, text):
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         return file.write(text)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from arkdev.errors import InstanceError
 from arkdev.faas_emulator.container_usage import usage_of_stats
+from arkdev.faas_emulator.image_plan import FUNCTION_UID
 from arkdev.faas_emulator.records import InvocationStatus
 from tests.docker.asking import ask, ask_its_last
 from tests.docker.conftest import function
@@ -44,7 +45,7 @@ async def test_a_function_is_nobody_without_capabilities_on_a_root_that_cannot_b
     deployed = await deploy(which)
     instance = await deployed.start(which)
     uid, gid, pid = await ask(instance, "identity")
-    assert (uid, gid) == (10001, 10001)
+    assert (uid, gid) == (FUNCTION_UID, FUNCTION_UID)
     assert pid != 1  # an init process reaps what the plugin leaves behind
     status = dict(
         line.split(":\t", 1)

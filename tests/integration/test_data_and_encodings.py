@@ -190,3 +190,22 @@ def test_what_could_not_be_written_as_it_was_is_counted_in_the_report(workspace:
     workspace.write("plugins/rollout.py", rollout)
     run = workspace.run()
     assert {w.code: w.count for w in run.summary.warnings} == {"text_replaced": 1, "not_json": 1}
+
+
+def test_what_a_test_does_not_mix_is_said(workspace: Workspace, arkdev: Command) -> None:
+    """A test takes each sample once; training would take some twice and hold some back."""
+    workspace.write(
+        "arkworkspace.toml", '[datasets]\n"ds-1" = "data.jsonl"\n"p-1" = "data.jsonl"\n'
+    )
+    mixed = {
+        "training_set": {"datasets": [{"dataset_id": "ds-1", "multiplier": 2}]},
+        "preset_dataset": {"dataset_version_id": "p-1", "inject_sample_count": 1},
+        "validation_percentage": 50,
+    }
+    workspace.write("job.yaml", job_yaml(data=mixed))
+    told = arkdev("test", "plugin")
+    assert "note: each sample of the training files is taken once" in told.err
+    assert "multiplier, preset_dataset, validation_percentage of the job's data" in told.err
+    assert "taken once" not in arkdev("test", "plugin", "--data", "data.jsonl").err
+    workspace.write("job.yaml", job_yaml())
+    assert "taken once" not in arkdev("test", "plugin").err

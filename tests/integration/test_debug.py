@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,8 @@ def test_plugins_are_told_of_the_job_its_step_and_its_phase(job):
     told = {name: record.extra for name, record in run.trajectories.items()}
     assert {extra["model_customization_job_id"] for extra in told.values()} == {run.outcome.job_id}
     assert {extra["customization_type"] for extra in told.values()} == {"GRPO"}
+    names = {(e["foundation_model_name"], e["foundation_model_version"]) for e in told.values()}
+    assert names == {("m", "1")}
     assert not any(extra["is_mock"] for extra in told.values())
     for name, extra in told.items():
         where = name.partition("/")[0]
@@ -585,3 +588,55 @@ def test_tok_advantages_without_token_ids_say_what_was_not_checked(job, arkdev: 
     run = rehearse(job, steps=1)
     (warning,) = [text for text in run.outcome.warnings if "tok_advantages" in text]
     assert "was not checked" in warning and "finite numbers" in warning
+
+
+def test_a_debug_run_is_not_graded_again_and_the_nearest_command_is_named(job, arkdev: Command):
+    run = rehearse(job, steps=1)
+    told = arkdev("replay", str(run.outcome.folder))
+    assert told.exit_code == 2
+    assert "is a debug run: its graders were told of each step" in told.err
+    assert "arkdev test plugin --n-sample 2`, then `arkdev replay latest`" in told.err.replace(
+        "\n", " "
+    )
+    assert arkdev("test", "plugin", "--n-sample", "2").exit_code == 0
+    assert arkdev("replay", "latest").exit_code == 0
+
+
+def test_the_jobs_envs_are_in_the_environment_of_its_plugins(job):
+    """PIPE-05: of rollout and graders, at either level."""
+    job.write(
+        "plugins/rollout.py",
+        """
+        import os
+        from arkdev import RolloutResult, rollout
+
+        @rollout
+        def answer(context, proxy, sample):
+            client = proxy.rollout_client()
+            client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
+            return RolloutResult(extra={name: os.environ[name] for name in ("OF_ROLLOUT", "FOO")})
+        """,
+    )
+    job.write(
+        "plugins/grader.py",
+        """
+        import os
+        from arkdev import single_grader
+
+        @single_grader
+        def reads(context, sample, trajectory):
+            return float(os.environ["OF_GRADER"])
+        """,
+    )
+    rollout = {
+        "plugin": {"python_func": "plugins.rollout:answer", "envs": {"OF_ROLLOUT": "yes"}},
+        "envs": {"FOO": "bar"},
+    }
+    grader = {"plugin": "plugins.grader:reads", "envs": {"OF_GRADER": "0.75"}}
+    write_job(job, graders=[grader], pipeline={"rollout": rollout})
+    run = rehearse(job, steps=1)
+    assert {group.rewards for group in run.groups} == {(0.75, 0.75)}
+    assert [record.extra for record in run.trajectories.values()] == [
+        {"OF_ROLLOUT": "yes", "FOO": "bar"}
+    ] * 4
+    assert "OF_GRADER" not in os.environ

@@ -276,3 +276,19 @@ def test_a_teacher_endpoint_belongs_to_an_opd_job(workspace: Workspace, arkdev: 
     assert (told.exit_code, "has no teachers" in told.err) == (2, True)
     told = arkdev("debug", "--teacher-model", "m")
     assert (told.exit_code, "--teacher-endpoint" in told.err) == (2, True)
+
+
+def test_each_trajectory_names_its_own_teacher(workspace: Workspace, arkdev: Command):
+    """OPD-03: one of the job's teachers for each trajectory, another one for the next."""
+    config = '{"teachers": {["teacher_math", "teacher_art"][sample.extra["index"]]: {}}}'
+    rollout(workspace, config)
+    question = {"role": "user", "content": "Which?"}
+    workspace.lines([{"messages": [question], "extra": {"index": n}} for n in (0, 1)])
+    teacher = OPD["pipeline"]["teachers"]["teacher_math"]
+    pipeline = {**OPD["pipeline"], "teachers": {"teacher_math": teacher, "teacher_art": teacher}}
+    write_job(workspace, **{**OPD, "pipeline": pipeline})
+    run = rehearse(workspace)
+    assert run.exit_code is ExitCode.OK, run.failure
+    found = {r.sample_index: next(iter(r.config["teachers"])) for r in run.trajectories.values()}
+    assert found == {0: "teacher_math", 1: "teacher_art"}
+    assert "as teacher_art sees it" in arkdev("show", "latest", "0/1.0").out

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import time
+from datetime import datetime
 
 import jsonschema
 import pytest
@@ -51,6 +53,14 @@ GRADER = """
             return {"reward": "much"}
         size = len(trajectory.extra["text"])
         return SingleGraderResult(reward=size % 5 / 4, metrics={"size": size})
+"""
+
+RETURNS_AT_ONCE = """
+    from arkdev import RolloutResult, rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        return RolloutResult(extra={"text": ""})
 """
 
 
@@ -134,6 +144,31 @@ def test_runtime_knobs_are_real(workspace):
     assert answer.queue.max_s > 0.4  # at most four at once
     calls = [call for call in run.reader.invocations() if call.function == "answer"]
     assert max(call.num_concurrent for call in calls) == 2
+
+
+def test_a_grader_has_no_more_calls_under_way_than_its_request_concurrency(workspace):
+    workspace.write("plugins/rollout.py", RETURNS_AT_ONCE)
+    workspace.write(
+        "plugins/grader.py",
+        """
+        import time
+        from arkdev import Runtime, single_grader
+
+        @single_grader(runtime=Runtime(request_concurrency=2))
+        def one(context, sample, trajectory):
+            time.sleep(0.1)
+            return 1.0
+        """,
+    )
+    number_samples(workspace, 8)
+    run = workspace.run(faas=True, faas_engine="process")
+    changes = []
+    for call in run.reader.invocations():
+        if call.function == "one":
+            begun = datetime.fromisoformat(call.at).timestamp()
+            changes += [(begun, 1), (begun + call.queued_s + call.service_s, -1)]
+    under_way = [*itertools.accumulate(change for _, change in sorted(changes))]
+    assert max(under_way) == 2
 
 
 def test_a_rollout_that_ends_its_process_fails_with_the_cause_and_others_go_on(workspace):

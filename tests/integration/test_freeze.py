@@ -143,8 +143,8 @@ def test_an_import_that_is_not_installed_is_an_error_with_its_line(
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("file:///home/u/web-editable", "a path of this machine"),
-        ("file:///home/u/web", "a path of this machine"),
+        ("file:///src/web-editable", "a path of this machine"),
+        ("file:///src/web", "a path of this machine"),
         ("git+ssh://git@h/a/web@0123456789abcdef0123456789abcdef01234567", "ssh"),
         ("git+https://h/a/web@0123456789abcdef0123456789abcdef01234567", ""),
     ],

@@ -16,9 +16,11 @@ import pytest
 
 from arkdev.faas_emulator.process_instance import ProcessLauncher
 from arkdev.faas_emulator.worker.confinement import end_processes_of
+from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import PluginInstance
 from tests.faas_conformance import *  # noqa: F403
-from tests.faas_conformance import Deployment, deployment  # noqa: F401
+from tests.faas_conformance import SAMPLE, deployment  # noqa: F401
+from tests.running import running
 
 
 class Folder:
@@ -119,6 +121,72 @@ async def test_the_package_is_a_copy_that_is_not_written_to(deployment):  # noqa
     assert Path(folder) != deployment.root
     assert mode == "0o0"
     assert not list(deployment.root.rglob("__pycache__"))
+
+
+async def test_the_client_of_a_rollout_is_imported_before_it_is_ready(deployment):  # noqa: F811
+    deployment.write(
+        "plugins/early.py",
+        """
+        import sys
+        from arkdev import rollout
+
+        @rollout
+        def early(context, proxy, sample):
+            print("openai" in sys.modules)
+        """,
+    )
+    served = await deployment.start("plugins.early:early", PluginKind.SINGLE_ROLLOUT)
+    proxy = {"url": "http://127.0.0.1:5/api/v3", "jwt_token": "k"}
+    await served.post({"context": {}, "proxy": proxy, "sample": SAMPLE}, request_id="early")
+    (line,) = await served.said("early", 1)
+    assert line.text == "True"
+
+
+async def test_calls_to_arks_public_host_go_to_the_judge_of_the_run(deployment):  # noqa: F811
+    deployment.write(
+        "plugins/judged.py",
+        """
+        import openai
+        from arkdev import single_grader
+
+        early = openai.OpenAI(base_url="https://ark.cn-beijing.volces.com/api/v3", api_key="k")
+        other = openai.OpenAI(base_url="https://elsewhere.example/v1", api_key="k")
+
+        @single_grader
+        def judged(context, sample, trajectory):
+            print(early.base_url, early.api_key, other.base_url)
+            return 1.0
+        """,
+    )
+    url = "http://127.0.0.1:5/api/v3"
+    envs = {"ARKDEV_ARK_URL": url, "ARK_API_KEY": "scripted"}
+    served = await deployment.start("plugins.judged:judged", envs=envs)
+    await served.do("", request_id="judged")
+    (line,) = await served.said("judged", 1)
+    assert line.text == f"{url}/ scripted https://elsewhere.example/v1/"
+
+
+async def test_the_proxy_of_a_request_of_ones_own_talks_to_its_url(deployment):  # noqa: F811
+    deployment.write(
+        "plugins/alone.py",
+        """
+        from arkdev import rollout
+
+        @rollout
+        async def alone(context, proxy, sample):
+            client = proxy.async_rollout_client()
+            messages = sample.model_dump()["messages"]
+            await client.chat.completions.create(model="m", messages=messages)
+            return {"extra": {"said": proxy.messages[-1].content, "used": proxy.usage.total_tokens}}
+        """,
+    )
+    async with running(["sunny"]) as run:
+        session = run.session()
+        proxy = {"url": session.url, "jwt_token": session.jwt_token}
+        served = await deployment.start("plugins.alone:alone", PluginKind.SINGLE_ROLLOUT)
+        answered = await served.post({"context": {}, "proxy": proxy, "sample": SAMPLE})
+    assert served.read(answered).extra == {"said": "sunny", "used": 7}
+    assert [turn.via for turn in session.turns] == ["raw"]  # no attempt of a run
 
 
 @linux

@@ -6,11 +6,13 @@ The shapes are documented in `wire`. Unknown keys are left alone. A key that was
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.plugin.proxy import InferenceProxy, Mode
@@ -50,10 +52,9 @@ class PluginRequest:
 
     def arguments(self, proxy: InferenceProxy | None) -> tuple[Any, ...]:
         """Return the documented arguments, by position."""
-        between = () if proxy is None else (proxy,)
         if proxy is None:
             return (self.context, self.sample, *self.rest)
-        return (self.context, *between, self.sample, *self.rest)
+        return (self.context, proxy, self.sample, *self.rest)
 
 
 def request_body(
@@ -67,7 +68,7 @@ def request_body(
     body: dict[str, Any] = {"context": _plain(context)}
     if plugin.kind.is_rollout:
         proxy, sample, *rest = others
-        body |= {"proxy": _proxy_document(proxy, url=url), "sample": _plain(sample)}
+        body |= {"proxy": proxy_document(proxy, url=url), "sample": _plain(sample)}
         if rest:
             body["n_sample"] = rest[0]
         return body
@@ -76,6 +77,23 @@ def request_body(
     if plugin.kind is PluginKind.SINGLE_GRADER:
         return {**body, "trajectory": _plain(graded)}
     return {**body, "trajectories": [_plain(trajectory) for trajectory in graded]}
+
+
+def json_body(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with records and an `InferenceProxy` in it as JSON (FT-05, FT-07).
+
+    Raises `TypeError` and `ValueError` for what is not JSON.
+    """
+    body: dict[str, Any] = json.loads(json.dumps(dict(request), default=_json_of))
+    return body
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, InferenceProxy):
+        return proxy_document(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def read_request(body: Any, *, plugin: Plugin) -> PluginRequest:
@@ -109,7 +127,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _proxy_document(proxy: InferenceProxy, *, url: str | None) -> dict[str, Any]:
+def proxy_document(proxy: InferenceProxy, *, url: str | None = None) -> dict[str, Any]:
+    """Return a proxy as a request has it (FT-07); `url` stands for its own, as above."""
     document: dict[str, Any] = {
         "url": url or proxy.url,
         "jwt_token": proxy.jwt_token,
@@ -155,8 +174,13 @@ def _proxy(fields: Any) -> ProxyAddress:
         raise BadRequestError("proxy.attempt is not an object")
     if not isinstance(headers, dict):
         raise BadRequestError("proxy.headers is not an object")
+    url = str(fields.get("url") or "")
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise BadRequestError(f"proxy.url is {url!r}: {error}") from None
     return ProxyAddress(
-        url=str(fields.get("url") or ""),
+        url=url,
         jwt_token=str(fields.get("jwt_token") or ""),
         mode=mode,
         headers={str(name): str(value) for name, value in headers.items()},

@@ -1,5 +1,6 @@
 import hashlib
 import json
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -30,11 +31,11 @@ def test_an_address_that_a_variable_names_is_the_only_one(tmp_path, variable):
 
 
 def test_the_docker_context_in_use_is_the_only_one(tmp_path):
-    context(tmp_path, "desktop-linux", "unix:///home/u/.docker/desktop/docker.sock")
-    context(tmp_path, "colima", "unix:///home/u/.colima/docker.sock")
+    context(tmp_path, "desktop-linux", "unix:///opt/u/.docker/desktop/docker.sock")
+    context(tmp_path, "colima", "unix:///opt/u/.colima/docker.sock")
     use(tmp_path, "desktop-linux")
     (address,) = engine_addresses({}, home=tmp_path)
-    assert str(address.socket) == "/home/u/.docker/desktop/docker.sock"
+    assert str(address.socket) == "/opt/u/.docker/desktop/docker.sock"
     (address,) = engine_addresses({"DOCKER_CONTEXT": "colima"}, home=tmp_path)
     assert address.source == "Docker context colima"
 
@@ -78,8 +79,9 @@ async def test_where_no_engine_answers_the_error_says_where_was_looked_and_how_t
     assert raised.value.exit_code == 4
 
 
-async def test_without_the_docker_package_the_error_is_its_install_line(monkeypatch):
-    monkeypatch.setattr(engine_module, "find_spec", lambda name: None)
+@pytest.mark.parametrize("found", [None, ModuleSpec("docker", None)])  # a folder `docker`
+async def test_without_the_docker_package_the_error_is_its_install_line(monkeypatch, found):
+    monkeypatch.setattr(engine_module, "find_spec", lambda name: found)
     with pytest.raises(MissingExtraError) as raised:
         await open_engine()
     assert raised.value.hint == 'pip install "arkdev[faas]"'

@@ -37,7 +37,7 @@ def numbers(findings: Sequence[object]) -> list[int]:
 def test_every_line_that_cannot_be_installed_is_told_at_once_with_advice(tmp_path: Path) -> None:
     """Field case 7.1."""
     text = (
-        "-e file:///home/u/proj\n-e ./lib\npkg @ file:///tmp/x.whl\n"
+        "-e file:///src/proj\n-e ./lib\npkg @ file:///tmp/x.whl\n"
         "foo @ git+ssh://git@github.com/a/foo.git\nbar\n"
         f"ok @ git+https://github.com/a/ok@{COMMIT}\n./lib\nlib/sub\n/abs/lib\nC:\\lib\n"
         "git@github.com:a/b.git\nfoo-1.0-py3-none-any.whl\nhg+https://h/a\n"

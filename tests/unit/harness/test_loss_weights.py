@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arkdev.harness.loss_weights import (
@@ -16,6 +16,7 @@ from arkdev.harness.loss_weights import (
 
 MODES = list(LossAggMode)
 C = 16
+quick = settings(max_examples=60, database=None, deadline=None, derandomize=True)
 RNG = np.random.default_rng(5)
 
 
@@ -163,6 +164,7 @@ rows = st.lists(
 )
 
 
+@quick
 @given(rows=rows, mode=st.sampled_from(MODES))
 def test_the_loss_is_that_of_an_independent_reference(rows, mode):
     losses = [[loss for loss, _ in row] for row in rows]
@@ -173,6 +175,7 @@ def test_the_loss_is_that_of_an_independent_reference(rows, mode):
     )
 
 
+@quick
 @given(rows=rows, mode=st.sampled_from(MODES), data=st.data())
 def test_no_split_into_micro_batches_changes_the_loss(rows, mode, data):
     losses = [[loss for loss, _ in row] for row in rows]
@@ -186,6 +189,7 @@ def test_no_split_into_micro_batches_changes_the_loss(rows, mode, data):
     assert sum(parts) == pytest.approx(weighted_loss(losses, weights), rel=1e-12, abs=1e-12)
 
 
+@quick
 @given(
     kept=st.lists(st.just(0.0) | st.floats(1e-200, 1e6), min_size=1, max_size=20).filter(any),
     mode=st.sampled_from([LossAggMode.TOKEN_MEAN, LossAggMode.SEQ_MEAN_TOKEN_MEAN]),

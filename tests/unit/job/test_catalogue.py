@@ -70,6 +70,30 @@ def test_the_names_of_public_jobs_are_there() -> None:
     assert catalogue()["normalize_topk"].kind is Kind.BOOLEAN
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("topk", (0, 1, "128"), (-1, 129, 1.5)),
+        ("reverse_kl_weight", (0, 0.5, "1"), (-0.1, 1.1)),
+        ("topk_type", ("default", "student", "teacher"), ("both", 1)),
+        ("normalize_topk", (True, "false"), ("yes", 2)),
+        ("task_reward_coef", (0, "1.5"), ("much",)),
+        ("kl_reward_coef", (0, 0.1), (None,)),
+    ],
+)
+def test_what_the_documents_say_of_distillation_is_checked(
+    name: str, good: tuple[object, ...], bad: tuple[object, ...]
+) -> None:
+    """OPD-10, 11, 27 to 30: of OPD alone."""
+    for value in good:
+        check_value(name, value)
+    for value in bad:
+        with pytest.raises(ValueError, match=r"expected|not a"):
+            check_value(name, value)
+    assert misused_names({name: 1}, method=CustomizationType.OPD) == {}
+    assert "does not take it" in misused_names({name: 1}, method=CustomizationType.GRPO)[name]
+
+
 def test_a_default_that_no_source_states_is_unknown() -> None:
     assert catalogue()["lr"].default_for("doubao-seed-2-0-lite") is None
     assert catalogue()["max_new_tokens"].default_for("any") == 4096

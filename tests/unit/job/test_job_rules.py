@@ -46,7 +46,18 @@ def of_data(**changes: Any) -> dict[str, str]:
     return problems(data={"training_set": FILES, **changes})
 
 
-@pytest.mark.parametrize("method", list(CustomizationType))
+DOCUMENTED_METHODS = (
+    *("FinetuneSft", "FinetuneLoRA", "DPO", "DPOLoRA", "GRPO", "GRPOLoRA", "PPO"),
+    *("OPD", "OPDLoRA"),
+)
+"""CT-01 to CT-08, and OPDLoRA, which is seen in public (Y-12)."""
+
+
+def test_the_methods_are_the_documented_ones() -> None:
+    assert tuple(method.value for method in CustomizationType) == DOCUMENTED_METHODS
+
+
+@pytest.mark.parametrize("method", [CustomizationType(name) for name in DOCUMENTED_METHODS])
 def test_rl_methods_demand_a_pipeline_and_the_others_refuse_one(method: CustomizationType) -> None:
     kind = method.pipeline
     own = {**PIPELINE, "pipeline_type": kind} if kind else None
@@ -338,4 +349,8 @@ def test_a_file_of_more_than_2_gb_is_refused_before_anything_starts(tmp_path: Pa
     with pytest.raises(JobError) as caught:
         read_job(tmp_path)
     assert caught.value.where.endswith("job.yaml:6")
+    many = text.replace("      - large.jsonl", "      - fits.jsonl\n" * 20, 1)
+    (tmp_path / "job.yaml").write_text(many, encoding="utf-8")
+    with pytest.raises(JobError, match="21 files; at most 20"):
+        read_job(tmp_path)
     assert "2,147,483,649 bytes; a file may have 2 GB" in caught.value.message

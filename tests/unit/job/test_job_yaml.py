@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import ExitCode, JobError
+from arkdev.job.capabilities import BackendName
+from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
 from arkdev.job.reader import read_job
 
@@ -71,9 +73,11 @@ def test_documented_example_is_read(tmp_path: Path) -> None:
     assert (job.model_name, job.model_version) == ("doubao-seed-2-0-lite", "260428")
     assert job.rollout is not None
     assert job.rollout.reference == "plugins.weather_rollout:demo_rollout"
+    assert (job.rollout.name, job.rollout.envs) == ("demo_rollout", {"foo": "bar"})
     assert job.rollout.where == f"{tmp_path}/job.yaml:15"
     [grader] = job.graders
     assert (grader.name, grader.weight, grader.envs) == ("random_reward", 0.5, {"foo": "bar"})
+    assert grader.reference == "plugins.random_reward:random_reward_fn", "the YAML name may differ"
     assert job.training_files == (tmp_path / "data/mcj_rollout_test_dataset.jsonl",)
     assert job.source == tmp_path / "job.yaml"
     assert "your_api_key" not in repr(job)
@@ -232,6 +236,32 @@ def test_a_misspelt_hyperparameter_or_one_of_another_method_is_an_error(
     assert advice in message
 
 
+def test_a_name_that_the_workspace_declares_is_no_slip(tmp_path: Path) -> None:
+    """The platform may have a name that is one letter off another one, and more than is public."""
+    text = MINIMAL + "hyperparameters:\n  lrs: 1\n  clip_ratio_hihg: 0.3\n  topk: 4\n"
+    told = problems_of(tmp_path, text)
+    assert "clip_ratio_hihg" in told and "[hyperparameters] in arkworkspace.toml" in told
+    (tmp_path / "arkworkspace.toml").write_text(
+        '[hyperparameters]\nknown = ["clip_ratio_hihg", "topk"]\n', encoding="utf-8"
+    )
+    job = read(tmp_path, text)
+    assert job.hyperparameters == {"lrs": 1, "clip_ratio_hihg": 0.3, "topk": 4}
+    assert [warning.partition(": ")[2] for warning in job.warnings] == [
+        "hyperparameters.lrs: not a name that arkdev knows, so nothing checks it"
+        + job.warnings[0].partition("nothing checks it")[2]
+    ]
+    assert "loss_name" in problems_of(tmp_path, MINIMAL + "hyperparameters: {loss_name: 1}\n")
+    with pytest.raises(JobError, match=r"has no effect on debug.*arkworkspace\.toml"):
+        require_supported(job, BackendName.DEBUG)
+    declared = '[hyperparameters]\nknown = ["clip_ratio_hihg", "topk", "lrs"]\n'
+    (tmp_path / "arkworkspace.toml").write_text(declared, encoding="utf-8")
+    job = read(tmp_path, text)
+    require_supported(job, BackendName.DEBUG)
+    assert job.warnings == ()
+    with pytest.raises(JobError, match="no effect on local"):
+        require_supported(job, BackendName.LOCAL)
+
+
 def test_a_hyperparameter_that_is_like_no_other_is_a_warning_with_its_line(tmp_path: Path) -> None:
     job = read(tmp_path, MINIMAL + "hyperparameters:\n  router_bias: 1e-5\n")
     [warning] = job.warnings
@@ -374,6 +404,14 @@ def test_a_file_that_is_no_job_gets_its_own_message(
         read_job(tmp_path)
 
 
+def test_a_control_character_is_told_with_its_place(tmp_path: Path) -> None:
+    told = problems_of(tmp_path, MINIMAL.replace("GRPO", "GR\x1fPO", 1))
+    assert told.startswith("job.yaml:")
+    assert "the control character U+001F" in told
+    line = MINIMAL[: MINIMAL.index("GRPO")].count("\n") + 1
+    assert told.startswith(f"job.yaml:{line}:")
+
+
 def test_bom_and_crlf_change_nothing(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_bytes(
         b"\xef\xbb\xbf" + DOCUMENTED.replace("\n", "\r\n").encode("utf-8")
@@ -386,6 +424,11 @@ def test_bom_and_crlf_change_nothing(tmp_path: Path) -> None:
 def test_aliases_stand_for_their_value(tmp_path: Path) -> None:
     job = read(tmp_path, MINIMAL + "      envs: &e {A: no}\n    - {plugin: 'p:f', envs: *e}\n")
     assert job.graders[1].envs == {"A": "no"}
+
+
+def test_an_anchor_that_is_given_again_counts_from_there_on(tmp_path: Path) -> None:
+    text = MINIMAL + "hyperparameters: {lr: &a 1, num_steps: &a 2, batch_size: *a}\n"
+    assert read(tmp_path, text).batch_size == 2
 
 
 def test_yaml_is_preferred_and_job_py_beside_it_is_not_run(tmp_path: Path) -> None:

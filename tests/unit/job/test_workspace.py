@@ -78,6 +78,8 @@ def test_limits_of_tools_are_read_by_host(tmp_path: Path) -> None:
         ("[tools.h]\nmax_in_fligth = 1\n", ":2: ", "did you mean 'max_in_flight'?"),
         ("[tools.'h:1']\nmax_in_flight = 0\n", ":2: ", 'tools."h:1".max_in_flight: a whole'),
         ("[tools.h]\n", ":1: ", "sets no limit"),
+        ("[hyperparameters]\nknown = 'lrs'\n", ":2: ", "a list of names is expected"),
+        ("[hyperparameters]\nknwon = []\n", ":2: ", "did you mean 'known'?"),
         ("[tools]\nh = 3\n", ":2: ", "h: a table is expected"),
         ("[tools.'http://h']\nmax_in_flight = 1\n", ":1: ", "without a scheme or a path"),
         (

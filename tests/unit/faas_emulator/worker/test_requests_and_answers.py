@@ -77,6 +77,7 @@ def test_numbers_that_are_not_finite_cross_both_ways():
         (GROUP_GRADER, {"sample": {"messages": []}, "trajectories": {}}, "not a list"),
         (ROLLOUT, {"sample": {"messages": []}}, "no proxy"),
         (ROLLOUT, {"sample": {"messages": []}, "proxy": {"mode": "odd"}}, "'odd'"),
+        (ROLLOUT, {"sample": {"messages": []}, "proxy": {"url": "http://h:x"}}, "proxy.url"),
         (GROUP_ROLLOUT, {"sample": {"messages": []}, "proxy": {}, "n_sample": True}, "n_sample"),
     ],
 )
