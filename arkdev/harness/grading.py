@@ -377,7 +377,7 @@ def weighted_rewards(
 
 
 def _too_large(counted: Sequence[GraderRecord], rewards: Sequence[float | None]) -> int | None:
-    """Return the first member that all graders with a weight rewarded, and whose sum is no float."""
+    """Return the first member that all of them rewarded, and whose weighted sum is no float."""
     return next(
         (
             index
