@@ -55,7 +55,7 @@ def find_workspace(start: Path, *, job: Path | None = None) -> Workspace:
     """
     found = _nearest(start)
     if found.is_bare and job is not None and job.absolute().parent.is_dir():
-        around = _nearest(job.absolute().parent)
+        around = _nearest(job.absolute().parent.resolve())  # no ".." in what is shown of it
         return found if around.is_bare else around
     return found
 

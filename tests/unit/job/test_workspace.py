@@ -112,7 +112,7 @@ def test_a_job_named_from_outside_brings_its_own_workspace(
     job.touch()
     assert find_workspace(outside, job=job).root == inside
     monkeypatch.chdir(outside)
-    assert find_workspace(outside, job=Path("../inside/jobs/grpo.yaml")).root.samefile(inside)
+    assert find_workspace(outside, job=Path("../inside/jobs/grpo.yaml")).root == inside
     assert find_workspace(other, job=job).root == other
     assert find_workspace(outside, job=tmp_path / "gone" / "job.yaml").is_bare
 
