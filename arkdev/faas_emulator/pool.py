@@ -107,6 +107,7 @@ class Pool:
         """Why an instance could not be started, the last time."""
         self._ended: list[InstanceRecord] = []
         self._is_open = True
+        self.num_calls = 0
         self.num_timed_out = 0
 
     @property
@@ -152,6 +153,7 @@ class Pool:
         """
         if not self._is_open:
             raise stopped(self.function)
+        self.num_calls += 1
         data = json.dumps(body).encode()  # half a character stays an escape
         number = next(self._numbers)
         call = _Call(request_id, self.clock(), asyncio.get_running_loop().create_future())

@@ -123,6 +123,25 @@ async def test_the_package_is_a_copy_that_is_not_written_to(deployment):  # noqa
     assert not list(deployment.root.rglob("__pycache__"))
 
 
+async def test_the_client_of_a_rollout_is_imported_before_it_is_ready(deployment):  # noqa: F811
+    deployment.write(
+        "plugins/early.py",
+        """
+        import sys
+        from arkdev import rollout
+
+        @rollout
+        def early(context, proxy, sample):
+            print("openai" in sys.modules)
+        """,
+    )
+    served = await deployment.start("plugins.early:early", PluginKind.SINGLE_ROLLOUT)
+    proxy = {"url": "http://127.0.0.1:5/api/v3", "jwt_token": "k"}
+    await served.post({"context": {}, "proxy": proxy, "sample": SAMPLE}, request_id="early")
+    (line,) = await served.said("early", 1)
+    assert line.text == "True"
+
+
 async def test_calls_to_arks_public_host_go_to_the_judge_of_the_run(deployment):  # noqa: F811
     deployment.write(
         "plugins/judged.py",

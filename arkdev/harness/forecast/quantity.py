@@ -159,14 +159,20 @@ def mean_value(clusters: Clusters, *, num_future: float) -> Quantity:
     if mean is None or error is None or problem:
         return Quantity(mean, why=problem)
     t = t_quantile(1 - TAIL, clusters.num_prompts - 1)
-    skew = clusters.skewness / math.sqrt(clusters.num_prompts)
-    below, above = error * _unskewed(t, skew), -error * _unskewed(-t, skew)
+    below, above = (error * distance for distance in skewed_distances(clusters))
     own = t * error * math.sqrt(clusters.num_prompts / num_future)
     return Quantity(
         mean,
         Interval(max(0.0, mean - below), mean + above),
         Interval(max(0.0, mean - math.hypot(below, own)), mean + math.hypot(above, own)),
     )
+
+
+def skewed_distances(clusters: Clusters) -> tuple[float, float]:
+    """Return how many standard errors below and above the mean the true one may be."""
+    t = t_quantile(1 - TAIL, clusters.num_prompts - 1)
+    skew = clusters.skewness / math.sqrt(clusters.num_prompts)
+    return _unskewed(t, skew), -_unskewed(-t, skew)
 
 
 def _unskewed(t: float, skew: float) -> float:
