@@ -20,6 +20,7 @@ from arkdev.cli.output import console
 from arkdev.cli.progress import counting_bar
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.report_stalls import advice, sentence
+from arkdev.cli.runs import runs_here
 from arkdev.cli.streams import messages, results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
@@ -210,7 +211,8 @@ class Display:
         return None if self._is_listed(outcome.folder) else str(outcome.folder)
 
     def _is_listed(self, folder: Path) -> bool:
-        return folder.parent == self._plan.workspace.root / "runs"
+        """Whether the run's id is enough to find it from the current directory."""
+        return folder.parent == runs_here()
 
     def _update(self) -> None:
         note = ""
