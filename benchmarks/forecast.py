@@ -117,8 +117,6 @@ POPULATIONS = (
     Population("two peaks", _two_peaks),
     Population("rewards of 5 values", lambda random: random.betavariate(0.5, 1), levels=4),
 )
-DESIGNS = ((20, 4), (20, 8), (60, 8), (200, 8))
-"""Groups of a run and rollouts of each."""
 
 
 def run_of(groups: Sequence[ObservedGroup], n: int, *, slots: int) -> ObservedRun:
@@ -296,7 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--groups", type=int, help="only runs of so many groups")
+    parser.add_argument("--designs", default="20x4,20x8,60x8,200x8", help="groups x rollouts")
     parser.add_argument("--run", type=Path, action="append", default=[])
     arguments = parser.parse_args()
     started = time.perf_counter()
@@ -307,13 +305,13 @@ def main() -> None:
                 found = halves(run, part, splits=arguments.simulations, seed=1)
                 _print(f"{folder.name[-20:]} {len(run.groups)} groups", found)
     for population in () if arguments.run else POPULATIONS:
-        for design in DESIGNS:
-            if arguments.groups in (None, design[0]):
-                for part in arguments.parts.split(","):
-                    found = simulate(
-                        population, design, part, simulations=arguments.simulations, seed=1
-                    )
-                    _print(f"{population.name} {design[0]} x {design[1]}", found)
+        for design in arguments.designs.split(","):
+            num_groups, n = map(int, design.split("x"))
+            for part in arguments.parts.split(","):
+                found = simulate(
+                    population, (num_groups, n), part, simulations=arguments.simulations, seed=1
+                )
+                _print(f"{population.name} {design}", found)
     print(f"{time.perf_counter() - started:.0f} s")
 
 

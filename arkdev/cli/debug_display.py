@@ -99,6 +99,9 @@ class DebugDisplay(Display):
         print_forecast(forecast, self._out)
         self._out.print()
         print_next(outcome.summary, self._out, outcome.folder, name or outcome.folder.name)
+        if outcome.steps:
+            of_step = f"arkdev show {name or outcome.folder.name} --step {outcome.steps[-1].step}"
+            self._out.print(Text(f" step  {of_step}   (each trajectory of it)"), soft_wrap=True)
         self._out.print(Text(f" page  {page}"), soft_wrap=True)
         self._say_more(outcome)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Group
 from rich.text import Text
 
 from arkdev.cli.terminal import Section, Symbols, number_table
-from arkdev.harness.loss_shares import LossShares
+from arkdev.harness.loss_shares import LengthShare, LossShares
 from arkdev.harness.steps import StepRecord
 from arkdev.harness.token_counts import CountedBy
 
@@ -49,7 +50,7 @@ def loss_section(
             percent(each.loss, signs),
             percent(each.signal, signs),
         )
-        for each in loss.lengths
+        for each in _merged(loss.lengths)
     ]
     rows += [
         (
@@ -62,6 +63,24 @@ def loss_section(
         if len(loss.groups) > 1
     ]
     return Section(title, Group(*lines, number_table(headers, rows)))
+
+
+def _merged(lengths: Sequence[LengthShare]) -> list[LengthShare]:
+    """Put neighbours of one and the same length into one row."""
+    found: list[LengthShare] = []
+    for each in lengths:
+        before = found[-1] if found else None
+        if before is None or len({before.shortest, each.shortest, each.longest}) > 1:
+            found.append(each)
+            continue
+        has_signal = before.signal is not None and each.signal is not None
+        found[-1] = replace(
+            before,
+            num_trajectories=before.num_trajectories + each.num_trajectories,
+            loss=before.loss + each.loss,
+            signal=(before.signal or 0) + (each.signal or 0) if has_signal else None,
+        )
+    return found
 
 
 def uncounted(loss: LossShares) -> str:

@@ -16,6 +16,7 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
@@ -374,6 +375,7 @@ DOCUMENTS: dict[str, type] = {
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
     "freeze": FreezeDocument,
+    **FAAS_DOCUMENTS,
     "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from arkdev.flows.test_request import PluginTestRequest
 
-_STOP_INSTANCES_WITHIN_S = 20.0
+STOP_INSTANCES_WITHIN_S = 20.0
 
 
 class InstanceEngine(StrEnum):
@@ -33,4 +33,4 @@ def give_up_after_s(request: PluginTestRequest) -> float:
     """
     from arkdev.cli.interrupts import GIVE_UP_AFTER_S
 
-    return _STOP_INSTANCES_WITHIN_S if request.faas else GIVE_UP_AFTER_S
+    return STOP_INSTANCES_WITHIN_S if request.faas else GIVE_UP_AFTER_S

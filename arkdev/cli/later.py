@@ -19,10 +19,6 @@ _LATER = {
     "list": (_REMOTE, "`arkdev runs` lists the runs of this machine"),
     "pull": (_REMOTE, ""),
     "upgrade": (_REMOTE, "upgrade arkdev with the tool that installed it"),
-    "test pipeline_plugin": (
-        "online FaaS tests",
-        "`arkdev test plugin --rollout MODULE:FUNCTION --sample JSON` runs a plugin here",
-    ),
 }
 """Words of a command → what it comes with, and what to do meanwhile."""
 

@@ -39,13 +39,14 @@ _COMMANDS = (
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "get", "create")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
     ("endpoint", "endpoint_list"),
     ("endpoint", "endpoint_check"),
     ("test", "test_grader"),
+    ("test", "test_pipeline_plugin"),
 )
 """(group, module): the module registers its commands on that group."""
 

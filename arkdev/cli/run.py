@@ -11,8 +11,9 @@ import typer
 from arkdev.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from arkdev.flows.run_file import ScriptEndpoint
+    from arkdev.flows.ark_endpoint import ArkEndpoint
     from arkdev.job.capture import SubmittedJob
+    from arkdev.observe.log_lines import LogLine
 
 _EXAMPLES = """\b
 Examples:
@@ -84,16 +85,21 @@ def _own_after_file(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _run(file: Path, arguments: list[str], options: dict[str, str | None]) -> int:
     from arkdev.cli.output import console
-    from arkdev.flows.run_file import ScriptEndpoint, ScriptError, run_file
+    from arkdev.cli.terminal import printable
+    from arkdev.flows.ark_endpoint import ArkEndpoint
+    from arkdev.flows.run_file import ScriptError, run_file
     from arkdev.plugin.source import users_traceback
 
     def say(text: str) -> None:
         console(is_stderr=True).print(f"arkdev: {text}", style="dim", soft_wrap=True)
 
+    def on_log(line: LogLine) -> None:
+        console(is_stderr=True).print(printable(str(line)), style="dim", soft_wrap=True)
+
     endpoint, model, api_key_env = (options[name] for name in _OWN_AFTER_FILE)
     if endpoint is None and (model or api_key_env):
         raise UsageError("--model and --api-key-env belong to an --endpoint")
-    target = ScriptEndpoint(endpoint, model, api_key_env) if endpoint else None
+    target = ArkEndpoint(endpoint, model, api_key_env) if endpoint else None
     codes: list[int] = []
 
     def on_submit(config: Any) -> SubmittedJob:
@@ -102,7 +108,14 @@ def _run(file: Path, arguments: list[str], options: dict[str, str | None]) -> in
         return submitted
 
     try:
-        run_file(file, arguments=arguments, endpoint=target, say=say, on_submit=on_submit)
+        run_file(
+            file,
+            arguments=arguments,
+            endpoint=target,
+            say=say,
+            on_submit=on_submit,
+            on_log=on_log,
+        )
     except SystemExit as end:
         return _code_of(end)
     except ScriptError as failed:
@@ -111,7 +124,7 @@ def _run(file: Path, arguments: list[str], options: dict[str, str | None]) -> in
     return next((code for code in codes if code), ExitCode.OK)
 
 
-def _debug(config: Any, file: Path, target: ScriptEndpoint | None) -> tuple[SubmittedJob, int]:
+def _debug(config: Any, file: Path, target: ArkEndpoint | None) -> tuple[SubmittedJob, int]:
     """Rehearse the job that a script submits; its id and report are the job's id and page."""
     from arkdev.cli.debug import run_and_show
     from arkdev.cli.html_report import NAME

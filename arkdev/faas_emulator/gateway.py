@@ -4,7 +4,8 @@
 ``GET /`` tells which functions there are and how they are doing. The answer of a plugin is handed
 on as it is. What the platform says for itself has the cloud's envelope and codes::
 
-    400 MissingParameter, InvalidParameter    no body, or one that is no JSON object
+    400 MissingParameter, InvalidParameter    no body, one that is no JSON object, or a proxy
+                                              on this machine that functions cannot reach
     404 ResourceNotFound                      no such function
     413 InvalidParameter                      a body of more than `MAX_BODY_BYTES`
     429 QuotaExceeded                         too many calls wait for the function
@@ -18,12 +19,12 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web  # noqa: TID253 (the leaf)
 
-from arkdev.errors import InstanceError, PluginTimeoutError
+from arkdev.errors import EndpointUnreachableError, InstanceError, PluginTimeoutError
 from arkdev.faas_emulator.pool import Pool
 from arkdev.faas_emulator.worker.wire import REQUEST_ID_HEADER
 
@@ -31,12 +32,25 @@ MAX_BODY_BYTES = 64 * 2**20
 DEFAULT_MAX_QUEUED = 10_000
 _MAX_ID_CHARS = 128
 
+Prepare = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
 
 class FunctionGateway:
-    """Serves pools by their functions' names. Start and stop it on the pools' event loop."""
+    """Serves pools by their functions' names. Start and stop it on the pools' event loop.
 
-    def __init__(self, pools: Mapping[str, Pool], *, max_queued: int = DEFAULT_MAX_QUEUED) -> None:
+    `prepare` is given each request and returns what instances are given. It may raise
+    `EndpointUnreachableError`.
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        *,
+        max_queued: int = DEFAULT_MAX_QUEUED,
+        prepare: Prepare | None = None,
+    ) -> None:
         self._pools = dict(pools)
+        self._prepare = prepare
         self._max_queued = max_queued
         self._runner: web.AppRunner | None = None
 
@@ -63,6 +77,7 @@ class FunctionGateway:
     async def _health(self, _request: web.Request) -> web.Response:
         functions = {
             name: {
+                "calls": pool.num_calls,
                 "queued": pool.num_queued,
                 "running": pool.num_running,
                 "instances": pool.num_instances,
@@ -85,7 +100,11 @@ class FunctionGateway:
         except _BadBodyError as error:
             return _error(error.status, error.code, str(error), request_id)
         try:
+            if self._prepare is not None:
+                body = await self._prepare(body)
             answer = await pool.invoke(body, request_id=request_id)
+        except EndpointUnreachableError as error:
+            return _error(400, "InvalidParameter", error.message, request_id)
         except PluginTimeoutError as error:
             return _error(504, "TimeoutError", error.message, request_id)
         except InstanceError as error:

@@ -27,6 +27,7 @@ from arkdev.faas_emulator.function_wheel import FUNCTION_REQUIRES, function_whee
 from arkdev.faas_emulator.package import PluginPackage, shown_size
 from arkdev.faas_emulator.platforms import DEFAULT_PYTHON, target
 from arkdev.faas_emulator.requirements import Requirements
+from arkdev.faas_emulator.worker.wire import WORKER_ARGUMENTS
 
 DEFAULT_BASE = "python:3.11-slim"
 REPOSITORY = "arkdev-function"
@@ -231,7 +232,7 @@ def _settings(workspace: str) -> list[str]:
     return [
         f"USER {FUNCTION_UID}:{FUNCTION_UID}",
         f"LABEL {WORKSPACE_LABEL}={workspace}",
-        'CMD ["python", "-m", "arkdev.faas_emulator.worker"]',
+        f"CMD {json.dumps(['python', *WORKER_ARGUMENTS])}",
     ]
 
 

@@ -19,6 +19,8 @@ _MACHINE_ID = Path("/etc/machine-id")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD = 19
 """Of /proc/PID/stat, counted from the process's state, which follows its name."""
+_ENDED = "ended"
+"""The start of a process that has ended and that its parent has not waited for."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def _start_of(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return _output("ps", "-o", "lstart=", "-p", str(pid)).replace(" ", "_")
-    return stat.rpartition(")")[2].split()[_START_FIELD]
+    fields = stat.rpartition(")")[2].split()
+    return _ENDED if fields[0] in ("Z", "X") else fields[_START_FIELD]
 
 
 def _output(*command: str) -> str:

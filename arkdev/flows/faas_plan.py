@@ -91,25 +91,44 @@ def plan_faas(
         return None
     check_capabilities(request, faults)
     functions = _functions(workspace, rollout=rollout, graders=graders)
+    is_built_in = len(functions) == len(graders)
+    return plan_of_functions(
+        functions,
+        workspace,
+        kind=InstanceKind(request.faas_engine or InstanceKind.AUTO),
+        network=Network(request.network or Network.OPEN),
+        notes=_notes(workspace, is_traced=request.trace, is_built_in=is_built_in),
+    )
+
+
+def plan_of_functions(
+    functions: Sequence[PlannedFunction],
+    workspace: Workspace,
+    *,
+    kind: InstanceKind,
+    network: Network,
+    notes: Sequence[str] = (),
+) -> FaasPlan:
+    """Find what functions are deployed from, and check it.
+
+    Raises `RequirementsError` for lines that a function cannot install, and `BuildError` for a
+    plugin that is not in the package.
+    """
     package = plugin_package(workspace)
     for function in functions:
         package.check_plugin(function.spec)
     undeclared = undeclared_variables(package, [each.spec for each in functions])
     requirements = read_requirements(workspace.root / REQUIREMENTS_FILE)
+    said = (*requirements.warnings, *requirements.notes, *undeclared)
     return FaasPlan(
-        functions=functions,
+        functions=tuple(functions),
         workspace=workspace,
         package=package,
         requirements=requirements,
-        kind=InstanceKind(request.faas_engine or InstanceKind.AUTO),
-        network=Network(request.network or Network.OPEN),
+        kind=kind,
+        network=network,
         undeclared=undeclared,
-        notes=(
-            *_notes(workspace, is_traced=request.trace, is_built_in=len(functions) == len(graders)),
-            *map(str, requirements.warnings),
-            *map(str, requirements.notes),
-            *map(str, undeclared),
-        ),
+        notes=(*notes, *map(str, said)),
     )
 
 

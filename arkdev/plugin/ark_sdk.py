@@ -123,8 +123,8 @@ NAMES: dict[str, dict[str, str]] = {
     "ark_sdk.resources.model_customization_job": _from(_JOB, "ModelCustomizationJob"),
     "ark_sdk.resources.pipeline_plugin": {**_DECORATOR_NAMES, **_PIPELINE_NAMES},
     "ark_sdk.resources.pipeline_plugin.pipeline_plugin": {**_DECORATOR_NAMES, **_PIPELINE_NAMES},
-    "ark_sdk.resources.pipeline_plugin.test_instance": _later(
-        "online FaaS tests", "get_or_create_pipeline_plugin_test_instance"
+    "ark_sdk.resources.pipeline_plugin.test_instance": _from(
+        "arkdev.plugin.test_instance", "get_or_create_pipeline_plugin_test_instance"
     ),
     "ark_sdk.types": {},
     "ark_sdk.types.foundation_model": {},
@@ -144,13 +144,6 @@ NAMES: dict[str, dict[str, str]] = {
 """Module → exported name → "home module:attribute", or "later:what it waits for"."""
 
 
-_UNTIL_THEN = {
-    "get_or_create_pipeline_plugin_test_instance": "`arkdev test plugin --rollout "
-    "MODULE:FUNCTION --sample JSON` runs the plugin on this machine",
-}
-"""What to do until a name of later work is built."""
-
-
 class _Later:
     """Stands for a name whose behaviour is not built yet."""
 
@@ -165,7 +158,6 @@ class _Later:
         raise ComesLaterError(
             f"{self._name} is not built yet: it comes with {self._what}",
             where=callers_place(),
-            hint=_UNTIL_THEN.get(self._name, ""),
         )
 
 

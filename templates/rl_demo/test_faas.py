@@ -1,4 +1,8 @@
-"""在平台的在线函数环境里跑一次 rollout。需要平台的 SDK 和账号：python test_faas.py"""
+"""在函数环境里跑一次 rollout。
+
+本机的模拟环境：arkdev run test_faas.py --endpoint scripted
+平台的在线环境：需要平台的 SDK 和账号，python test_faas.py
+"""
 
 from ark_sdk.core.plugin.rollout.proxy import InferenceProxy, Mode
 from ark_sdk.resources.pipeline_plugin.test_instance import (
@@ -18,6 +22,6 @@ if __name__ == "__main__":
             "proxy": InferenceProxy(sample, url=base_url, jwt_token=api_key, mode=Mode.Inference),
             "sample": sample,
         },
-        sync=True,  # 先把本地代码同步到云端；代码没有变化时可以用 False
+        sync=True,  # 先同步本地代码；代码没有变化时可以用 False
     )
     print(response)

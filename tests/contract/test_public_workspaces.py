@@ -234,21 +234,6 @@ YAML_JOB = """
     enable_trajectory: true
     save_model_limit: 1
 """
-ONLINE_TEST = """
-    from ark_sdk.core.plugin.rollout.proxy import InferenceProxy, Mode
-    from ark_sdk.resources.pipeline_plugin.test_instance import (
-        get_or_create_pipeline_plugin_test_instance,
-    )
-    from ark_sdk.types.pipeline_plugin.rollout import ChatCompletionSample
-    from plugins.raw_rollout import demo_agent_rollout
-
-    if __name__ == "__main__":
-        instance = get_or_create_pipeline_plugin_test_instance(demo_agent_rollout)
-        sample = ChatCompletionSample(messages=[{"role": "user", "content": "?"}])
-        proxy = InferenceProxy(sample, url="", jwt_token="", mode=Mode.Inference)
-        proxy.headers = {"test-header": "value"}
-        print(instance.request({"context": {}, "proxy": proxy, "sample": sample}, sync=True))
-"""
 DATASET_TEST = f"""
     import asyncio
     import contextvars
@@ -457,16 +442,6 @@ def test_the_main_of_a_raw_rollout_runs_offline(
     assert told.out == "2 stop True\n"
 
 
-def test_an_online_test_says_what_to_run_meanwhile(public: Workspace, arkdev: Command) -> None:
-    public.write("test_faas.py", ONLINE_TEST)
-    for endpoint in ((), SCRIPTED):
-        told = arkdev("run", "test_faas.py", *endpoint)
-        assert (told.exit_code, told.out) == (2, "")
-        assert "get_or_create_pipeline_plugin_test_instance is not built yet" in told.err
-        assert "arkdev test plugin --rollout MODULE:FUNCTION" in told.err
-        assert "Traceback" not in told.err
-
-
 def test_the_older_test_with_dataset_runs_offline(public: Workspace, arkdev: Command) -> None:
     public.write("plugins/test_utils.py", DATASET_TEST)
     told = arkdev("run", "plugins/test_utils.py", *SCRIPTED, "data/train.jsonl", "2")
@@ -531,7 +506,6 @@ LATER_COMMANDS = [
     "pull mcj mcj-x --include-data",
     "upgrade --dry-run",
     "login",
-    "test pipeline_plugin --fn plugin.grader:grader --request {}",
 ]
 
 

@@ -91,6 +91,16 @@ def test_the_page_of_rows_is_made_from_this_table() -> None:
     assert told.returncode == 0, told.stdout + told.stderr
 
 
+def test_every_test_that_the_page_of_field_cases_names_exists() -> None:
+    """`test_a`, `test_b` and `test_c` in `file`."""
+    text = (ROOT / "docs" / "field-cases.md").read_text(encoding="utf-8")
+    named = re.findall(r"((?:`test_\w+`(?:, | and )?)+) in `([\w/.]+)`", text)
+    tests = {f"tests/{file}::{name}" for names, file in named for name in re.findall(r"\w+", names)}
+    tests = {test for test in tests if not test.endswith("::and")}
+    assert len(tests) >= text.count("`test_") - 2  # the same one may stand in two rows
+    assert {test for test in tests if not exists(test)} == set()
+
+
 @pytest.mark.docs
 def test_the_rows_are_those_of_the_contract() -> None:
     folder = os.environ.get("ARKDEV_DOCS_DIR")

@@ -297,3 +297,10 @@ def test_without_a_teacher_the_second_part_is_said_to_be_missing(workspace, arkd
     shown = arkdev("show", "latest", "--step", "0")
     assert "task advantage" in shown.out
     assert "needs a --teacher-endpoint with token ids and prompt_logprobs" in shown.out
+
+
+def test_answers_of_one_length_are_one_row(job, arkdev: Command):
+    told = arkdev("debug", "--script", str(job.script(WITH_IDS)))
+    (row,) = [line for line in told.out.splitlines() if "4 tokens" in line]
+    assert row.split() == ["4", "tokens", "4", "100.0", "%", "100.0", "%"]
+    assert "--step 0   (each trajectory of it)" in told.out

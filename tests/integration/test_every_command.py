@@ -26,6 +26,7 @@ def _commands() -> dict[str, object]:
 
 COMMANDS = _commands()
 
+ASKED = '{"sample":{"messages":[{"role":"user","content":"?"}]},"trajectory":{"messages":[]}}'
 LOOK_UP = "get foundation-model --model m --version 1"
 ENDS = {
     "create mcj": [
@@ -57,6 +58,14 @@ ENDS = {
     ],
     "endpoint list": [("endpoint list", 0)],
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "faas down": [("faas down", 2), ("faas down none", 2), ("faas down --all", 0)],
+    "faas logs": [("faas logs", 2), ("faas logs none", 2)],
+    "faas status": [("faas status", 0)],
+    "faas up": [
+        ("faas up --fn plugins.rollout:none", 2),
+        ("faas up --model m", 2),
+        ("faas up --endpoint http://127.0.0.1:1/v1 --model m", 4),
+    ],
     "freeze": [
         ("freeze", 0),
         ("freeze --dry-run", 0),
@@ -88,6 +97,15 @@ ENDS = {
         ("test grader --attack --floor 1", 0),
         ("test grader --attack --floor 0.5", 3),
         ("test grader --repeat 2", 2),
+    ],
+    "test pipeline_plugin": [
+        (
+            f"test pipeline_plugin --fn plugins.grader:one --faas-engine process --request {ASKED}",
+            0,
+        ),
+        ("test pipeline_plugin --fn plugins.grader:one --faas-engine process --request {}", 2),
+        ("test pipeline_plugin --fn plugins.grader:none --request {}", 2),
+        ("test pipeline_plugin --fn plugins.grader:one", 2),
     ],
     "test plugin": [
         ("test plugin", 0),

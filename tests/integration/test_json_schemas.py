@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Any
+from urllib.request import urlopen
 
 import jsonschema
 import pytest
 
 from arkdev.cli.documents import DOCUMENTS
-from tests.integration.workspace import Command, Workspace
+from tests.integration.workspace import GIVE_ONE, Command, Workspace
 
 COMMANDS = {
     "test": "test plugin --trace --json",
@@ -28,6 +31,11 @@ COMMANDS = {
     "show-failed": "show --failed --json",
     "endpoint-list": "endpoint list --json",
     "endpoint-check": "endpoint check scripted --json",
+    "test-pipeline-plugin": "test pipeline_plugin --fn plugins.grader:one --faas-engine process "
+    '--json --request {"sample":{"messages":[{"role":"user","content":"?"}]},'
+    '"trajectory":{"messages":[]}}',
+    "faas-status": "faas status --json",
+    "faas-down": "faas down --all --json",
     "init": "init new --template minimal --json",
     "init-list": "init --list --json",
     "doctor": "doctor --json",
@@ -83,12 +91,15 @@ def test_the_document_of_a_command_is_the_published_one(
         """,
     )
     workspace.samples("hello", "fail", "hello again")
-    workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
+    if name == "freeze":
+        workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
     if name in ("show-step", "forecast"):
         arkdev("debug", "--steps", "1", "--n-sample", "2", "--keep-going")
     elif name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
         arkdev("test", "plugin", "--n-sample", "2", "--trace")
-    document = arkdev(*COMMANDS[name].split()).document
+    told = arkdev(*COMMANDS[name].split())
+    assert told.out, told.err
+    document = told.document
     check(document, published(arkdev, name))
 
 
@@ -105,8 +116,33 @@ def test_the_served_endpoints_document_is_the_published_one(
     check(document, published(arkdev, "endpoint-serve"))
 
 
+def test_the_documents_of_a_deployment_are_the_published_ones(
+    workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    workspace.write("plugins/grader.py", GIVE_ONE.replace("return", "print(1)\n        return"))
+    up = ("faas", "up", "--fn", "plugins.grader:one", "--faas-engine", "process", "--detach")
+    try:
+        kept = arkdev(*up, "--json").document
+        check(kept, published(arkdev, "faas-up"))
+        sample = {"messages": [{"role": "user", "content": "?"}]}
+        body = json.dumps({"sample": sample, "trajectory": {"messages": []}}).encode()
+        with urlopen(kept["functions"][0]["url"], body, timeout=30) as response:
+            assert response.status == 200
+        status = arkdev("faas", "status", "--json").document
+        check(status, published(arkdev, "faas-status"))
+        assert status["deployments"]
+        logs = arkdev("faas", "logs", "--json").document
+        check(logs, published(arkdev, "faas-logs"))
+        assert [line["text"] for line in logs["lines"]] == ["1"]
+    finally:
+        down = arkdev("faas", "down", "--json").document
+    check(down, published(arkdev, "faas-down"))
+    assert down["ended"] == [kept["id"]]
+
+
 def test_every_document_has_a_command_here() -> None:
-    assert set(COMMANDS) | {"endpoint-serve"} == set(DOCUMENTS)
+    assert set(COMMANDS) | {"endpoint-serve", "faas-up", "faas-logs"} == set(DOCUMENTS)
 
 
 def test_the_schemas_are_listed_and_an_unknown_one_is_refused(arkdev: Command) -> None:

@@ -51,6 +51,12 @@ LEAKS = """
         return SingleGraderResult(reward=1.0, metrics={"x": 1.0})
 """
 
+ASKED = (
+    '{"sample": {"messages": [{"role": "user", "content": "hello"}]}, '
+    '"proxy": {"url": "http://u:TOKEN@127.0.0.1:1/v1", "jwt_token": "TOKEN"}}'
+)
+"""A rollout's request."""
+
 COMMANDS = {
     "create mcj": ["create", "mcj", "-f", "job.yaml", "--debug"],
     "debug": ["debug", "--endpoint", "mine", "--n-sample", "2"],
@@ -61,6 +67,10 @@ COMMANDS = {
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
+    "faas down": ["faas", "down"],
+    "faas logs": ["faas", "logs"],
+    "faas status": ["faas", "status"],
+    "faas up": ["faas", "up", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
     "freeze": ["freeze", "--check"],
     "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
     "init": ["init", "new"],
@@ -71,6 +81,10 @@ COMMANDS = {
     "schema": ["schema", "test"],
     "show": ["show", "latest"],
     "test grader": ["test", "grader", "--attack", "--floor", "1", "--show", "echo"],
+    "test pipeline_plugin": [
+        *("test", "pipeline_plugin", "--faas-engine", "process", "--fn", "plugins.rollout:answer"),
+        *("--request", ASKED),
+    ],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
 }
 MORE = {

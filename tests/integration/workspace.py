@@ -56,6 +56,7 @@ GIVE_ONE = """
 def away_from_the_user(config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No configuration, key or colour of the user's reaches a test, and no import outlives it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(config))
+    monkeypatch.setenv("XDG_STATE_HOME", str(config / "state"))
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("ARK_API_KEY", "ARK_BASE_URL", "ARKDEV_DEBUG", "FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)

@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from arkdev.faas_emulator.worker.wire import (
 from arkdev.observe.plugin_threads import threads_follow
 from arkdev.plugin import ark_sdk, redirect
 from arkdev.plugin.error_documents import error_document
-from arkdev.plugin.loading import load_plugin
+from arkdev.plugin.loading import LoadedPlugin, load_plugin
 
 _EVERY_ADDRESS = "0.0.0.0"
 _BACKLOG = 1024
@@ -56,21 +57,23 @@ def main() -> None:
             ark_sdk.install()
             _redirect()
             loaded = load_plugin(os.environ.get(FUNCTION_VARIABLE, ""), root=root)
-            import_s = time.perf_counter() - started
-            service = FunctionService(loaded, root=root, output=output)
-            asyncio.run(_serve(service, output, settings, import_s=import_s))
+            asyncio.run(_serve(loaded, output, settings, started=started))
     except BaseException as error:  # noqa: BLE001 (a plugin's module may raise anything)
         output.tell(failed=error_document(error, root=root))
         os._exit(1)  # threads of the plugin's must not keep it
 
 
 async def _serve(
-    service: FunctionService,
+    loaded: LoadedPlugin,
     output: InstanceOutput,
     settings: Mapping[str, Any],
     *,
-    import_s: float,
+    started: float,
 ) -> NoReturn:
+    service = FunctionService(loaded, root=Path.cwd(), output=output)
+    if loaded.plugin.kind.is_rollout:
+        _prepare_clients()
+    import_s = time.perf_counter() - started
     server = await asyncio.get_running_loop().create_server(
         lambda: HttpConnection(service.handle, refuse=service.refuse),
         settings.get("host", _EVERY_ADDRESS),
@@ -81,6 +84,15 @@ async def _serve(
     output.tell(ready={"port": port, "import_s": round(import_s, 6)})
     await server.serve_forever()
     raise AssertionError("a server that nobody closes has ended")
+
+
+def _prepare_clients() -> None:
+    """Import openai, where it is installed, before the first call: it takes about a second."""
+    try:
+        import_module("arkdev.plugin.clients").prepare()
+    except ModuleNotFoundError as error:
+        if error.name not in ("openai", "aiohttp"):
+            raise
 
 
 def _redirect() -> None:

@@ -6,12 +6,13 @@ The shapes are documented in `wire`. Unknown keys are left alone. A key that was
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.plugin.proxy import InferenceProxy, Mode
@@ -76,6 +77,23 @@ def request_body(
     if plugin.kind is PluginKind.SINGLE_GRADER:
         return {**body, "trajectory": _plain(graded)}
     return {**body, "trajectories": [_plain(trajectory) for trajectory in graded]}
+
+
+def json_body(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with records and an `InferenceProxy` in it as JSON (FT-05, FT-07).
+
+    Raises `TypeError` and `ValueError` for what is not JSON.
+    """
+    body: dict[str, Any] = json.loads(json.dumps(dict(request), default=_json_of))
+    return body
+
+
+def _json_of(value: Any) -> Any:
+    if isinstance(value, InferenceProxy):
+        return proxy_document(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def read_request(body: Any, *, plugin: Plugin) -> PluginRequest:

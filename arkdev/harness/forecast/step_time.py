@@ -8,7 +8,8 @@ The update of the weights is not in it: no run here measures it.
 
 Steps are drawn from whole prompts of the run, because rollouts of a prompt are alike, and the
 intervals are those of a bootstrap over prompts: the true mean from the mean of a few steps of each
-resample, what one step takes from one step of each.
+resample, what one step takes from one step of each. Both, and the forecast, are corrected for the
+bias of the bootstrap: the slowest of few prompts is not the slowest of many.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from dataclasses import dataclass
 from random import Random
 
 from arkdev.harness.bootstrap import Estimate, bootstrapped
-from arkdev.harness.forecast.observed import ObservedGrader, ObservedGroup, ObservedRun
+from arkdev.harness.distributions import mean_of
+from arkdev.harness.forecast.observed import ObservedGrader, ObservedGroup, ObservedRun, by_prompt
 from arkdev.harness.forecast.quantiles import t_quantile
-from arkdev.harness.forecast.quantity import TAIL, Interval, Quantity, too_few
+from arkdev.harness.forecast.quantity import TAIL, Interval, Quantity, skewed_distances, too_few
 from arkdev.harness.forecast.size import JobSize
 from arkdev.harness.thresholds import Z
 
 _STEPS_OF_MEAN = 8
-_STEPS_OF_VALUE = 24
 _BUDGET = 1024
 """Rollouts that one resample for the mean schedules, about."""
+_LARGE_BUDGET = 60_000
+"""Those that the forecast itself schedules: its own chance must not show."""
 
 Prompt = Sequence[ObservedGroup]
 """The groups of one sample."""
@@ -129,35 +132,82 @@ def forecast_time(run: ObservedRun, size: JobSize, *, seed: int) -> TimeForecast
     clock, random = StepClock(run, size), Random(seed)
     work = size.groups_per_step * size.num_generations
     num_steps = max(1, min(_STEPS_OF_MEAN, _BUDGET // work))
-    value = clock.mean_of(
-        prompts, num_steps=max(4, min(_STEPS_OF_VALUE, 4 * _BUDGET // work)), random=random
-    )
+    value = clock.mean_of(prompts, num_steps=max(8, _LARGE_BUDGET // work), random=random)
 
-    def resampled(count: int) -> Interval | None:
-        estimate = bootstrapped(
-            prompts,
-            lambda drawn: clock.mean_of(drawn, num_steps=count, random=random),
-            seed=seed,
-            work=count * work,
-        )
-        return _wider(estimate, value, num_prompts=len(prompts))
+    why = too_few(len(prompts))
+    if why:
+        step = Quantity(value, why=why)
+        return TimeForecast(step, _total(step, size))
 
-    step = Quantity(value, resampled(num_steps), resampled(1), too_few(len(prompts)))
+    def resampled(count: int) -> _Resamples:
+        means: list[float] = []
+
+        def statistic(drawn: Sequence[Prompt]) -> float:
+            means.append(clock.mean_of(drawn, num_steps=count, random=random))
+            return means[-1]
+
+        estimate = bootstrapped(prompts, statistic, seed=seed, work=count * work)
+        return _Resamples(estimate, mean_of(means))
+
+    one, few = resampled(1), resampled(num_steps)
+    unbiased = 2 * value - few.mean
+    num_prompts = len(prompts)
+    job, true = (each.around(unbiased, num_prompts=num_prompts) for each in (one, few))
+    true = _without_steps(true, job, unbiased, num_steps=num_steps)
+    true = _with_slow_prompts(true, unbiased, run)
+    step = Quantity(unbiased, true, job)
     return TimeForecast(step, _total(step, size))
 
 
-def _wider(estimate: Estimate, value: float, *, num_prompts: int) -> Interval | None:
-    """Return the interval, as much wider as Student's t and a sample variance are at this size.
+@dataclass(frozen=True)
+class _Resamples:
+    estimate: Estimate
+    mean: float
+    """Of the resamples. Resamples hold fewer different prompts than the run, so that their steps
+    end earlier, as those of the run end earlier than those of all prompts."""
 
-    Percentiles of a bootstrap of few are too near (Hesterberg 2015, "What Teachers Should Know
-    about the Bootstrap", section 4.3).
+    def around(self, value: float, *, num_prompts: int) -> Interval:
+        """Return the interval moved to `value`, and widened for few prompts.
+
+        As much wider as Student's t and a sample variance are at this size: percentiles of a
+        bootstrap of few are too near (Hesterberg 2015, "What Teachers Should Know about the
+        Bootstrap", section 4.3).
+        """
+        degrees = num_prompts - 1
+        factor = t_quantile(1 - TAIL, degrees) / Z * math.sqrt(num_prompts / degrees)
+        low, high = (
+            value + factor * ((self.mean if end is None else end) - self.mean)
+            for end in (self.estimate.low, self.estimate.high)
+        )
+        return Interval(max(0.0, low), high)
+
+
+def _without_steps(few: Interval, one: Interval, value: float, *, num_steps: int) -> Interval:
+    """Return what is left of the interval from a few steps without the chance in these steps.
+
+    The squared distance of an end is B + W / n from n steps and B + W from one, where B is the
+    chance in which prompts were measured; it is not known better than half of what there is.
     """
-    if estimate.low is None or estimate.high is None:
-        return None
-    degrees = num_prompts - 1
-    factor = t_quantile(1 - TAIL, degrees) / Z * math.sqrt(num_prompts / degrees)
-    low, high = (value + factor * (end - value) for end in (estimate.low, estimate.high))
-    return Interval(max(0.0, low), high)
+    if num_steps == 1 or few.high is None or one.high is None:
+        return few
+    ends = []
+    for end, other in ((few.low, one.low), (few.high, one.high)):
+        square, whole = (end - value) ** 2, (other - value) ** 2
+        left = square - max(0.0, whole - square) / (num_steps - 1)
+        ends.append(math.sqrt(max(left, square / 4)))
+    return Interval(max(0.0, value - ends[0]), value + ends[1])
+
+
+def _with_slow_prompts(true: Interval, value: float, run: ObservedRun) -> Interval:
+    """Move the upper end out as far as Hall's correction for skewness does for a mean.
+
+    The slowest prompts make a step's time, and few prompts seldom show them.
+    """
+    times = by_prompt(run.groups, lambda g: mean_of(g.calls_s) if g.calls_s else None)
+    _, above = skewed_distances(times)
+    even = t_quantile(1 - TAIL, times.num_prompts - 1)
+    high = value if true.high is None else true.high
+    return Interval(true.low, value + (high - value) * max(1.0, above / even))
 
 
 def _total(step: Quantity, size: JobSize) -> Quantity:

@@ -107,6 +107,7 @@ async def test_its_health_tells_how_the_functions_are_doing():
             assert response.status == 200
         async with session.get(url) as response:
             assert (await response.json())["functions"]["grader"] == {
+                "calls": 1,
                 "queued": 0,
                 "running": 0,
                 "instances": 1,
