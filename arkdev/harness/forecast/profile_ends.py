@@ -128,7 +128,9 @@ def _newton_step(
 ) -> tuple[list[float], float]:
     """Return the change of each weight as a share of it, and the rise of the height it promises.
 
-    In these shares the negative Hessian is 1 + Σ b bᵀ over the rows b below, never near singular.
+    In these shares the negative Hessian is M + r rᵀ with M = 1 + Σ b bᵀ. The row r of the floor's
+    barrier is larger than the others by orders of magnitude and a part of the gradient, too, so it
+    is put in at the end (Sherman and Morrison), where it cancels exactly.
     """
     strength, floor = at
     above = mixture.log_likelihood(weights) - floor
@@ -137,37 +139,38 @@ def _newton_step(
         [weight * p / chance for weight, p in zip(weights, cell, strict=True)]
         for cell, chance in zip(mixture.by_cell, chances, strict=True)
     ]
-    slope = [sum(map(mul, mixture.counts, column)) for column in zip(*shares, strict=True)]
-    rows = [
+    scaled = [
         [math.sqrt(n / above) * share for share in row]
         for n, row in zip(mixture.counts, shares, strict=True)
     ]
-    rows.append([one / above for one in slope])
-    columns = list(zip(*rows, strict=True))
+    columns = list(zip(*scaled, strict=True))
     root = _cholesky(
         [
             [sum(map(mul, a, b)) + (i == j) for j, b in enumerate(columns[: i + 1])]
             for i, a in enumerate(columns)
         ]
     )
-    uphill = [
-        strength * weight * value + one / above + 1
-        for weight, value, one in zip(weights, values, slope, strict=True)
-    ]
-    free, along = _solved(root, uphill), _solved(root, weights)
+    row = [sum(map(mul, mixture.counts, one)) / above for one in zip(*shares, strict=True)]
+    rest = [strength * weight * v + 1 for weight, v in zip(weights, values, strict=True)]
+    of_row, of_rest, of_weights = (_solved(root, each) for each in (row, rest, weights))
+    size = 1 + math.fsum(map(mul, row, of_row))
+    pull = (math.fsum(map(mul, row, of_rest)) - 1) / size
+    free = [a - pull * b for a, b in zip(of_rest, of_row, strict=True)]
+    pull = math.fsum(map(mul, row, of_weights)) / size
+    along = [a - pull * b for a, b in zip(of_weights, of_row, strict=True)]
     multiplier = math.fsum(map(mul, weights, free)) / math.fsum(map(mul, weights, along))
     step = [a - multiplier * b for a, b in zip(free, along, strict=True)]
-    return step, math.fsum(map(mul, step, uphill))
+    return step, math.fsum(s * (a + b) for s, a, b in zip(step, rest, row, strict=True))
 
 
 def _cholesky(matrix: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return L of L Lᵀ from the lower triangle of a positive definite matrix."""
+    """Return L of L Lᵀ from the lower triangle of 1 plus a sum of squares: its pivots are ≥ 1."""
     root: list[list[float]] = []
     for i, given in enumerate(matrix):
         row: list[float] = []
         for j in range(i):
             row.append((given[j] - sum(map(mul, row, root[j]))) / root[j][j])
-        row.append(math.sqrt(given[i] - sum(map(mul, row, row))))
+        row.append(math.sqrt(max(1.0, given[i] - sum(map(mul, row, row)))))
         root.append(row)
     return root
 
