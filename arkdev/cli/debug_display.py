@@ -89,6 +89,7 @@ class DebugDisplay(Display):
                 where=failure.where if failure else "",
                 hint=_advice(outcome, is_going_on=self._debug.debug.keep_going),
                 warnings=outcome.warnings,
+                steps=outcome.steps,
             ),
         ]
         print_sections(self._out, sections, signs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -202,6 +203,8 @@ class Pipeline(JobModel):
         """Without a reward nothing is learned, but for the teacher's signal in OPD (OPD-05)."""
         if cls is not OPDPipeline and all(grader.reward_weight == 0 for grader in graders):
             raise ValueError("every grader has weight 0, so there is no final reward")
+        if not math.isfinite(sum(abs(grader.reward_weight or 0) for grader in graders)):
+            raise ValueError("the weights of the graders add up to more than the largest float")
         return graders
 
 
