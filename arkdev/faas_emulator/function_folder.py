@@ -32,9 +32,11 @@ class FunctionFolder:
 
     def __init__(self, package: PackageFiles) -> None:
         _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
+        self._lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        # seen by the others from here on: one without a lock would be removed as left behind
+        self.path = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
         self.package = self.path / "package"
         self.package.mkdir()
         try:
@@ -64,6 +66,8 @@ def remove_folder(folder: Path) -> None:
 def _sweep() -> None:
     """Remove the folders of deployments that were killed: nobody holds their locks."""
     for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        if lock.parent.is_symlink():
+            continue  # none of ours
         with suppress(OSError):  # somebody else's, or gone meanwhile
             descriptor = os.open(lock, os.O_RDWR)
             try:
