@@ -53,18 +53,24 @@ def test_what_is_written_is_found_the_oldest_first(deployments):
     assert deployments.all() == [newer]
 
 
-def test_only_what_belongs_to_processes_that_are_gone_is_cleaned(deployments):
+def test_only_what_belongs_to_processes_that_are_gone_is_left_behind(deployments):
     alive = write(deployments, id="a")
     *machine, _, start = alive.owner.split("/")
     gone = write(deployments, id="b", owner="/".join([*machine, str(2**22 + 1), start]))
     foreign = write(deployments, id="c", owner="other/boot/1/2/3")
-    deployments.make_folder("d")  # is starting
-    assert deployments.clean() == {"b": gone}
+    starting = deployments.folder / deployments.make_folder("d")[0]
+    assert deployments.left_behind() == {"b": gone}
     assert {each.id for each in deployments.all()} == {"a", "c"}
     assert foreign.is_up  # on another machine, for all that is known
+    assert (alive.is_here, foreign.is_here) == (True, False)
+    deployments.remove("b")
+    (starting / "owner.txt").write_text(gone.owner, encoding="utf-8")  # killed before it was up
+    assert deployments.left_behind() == {"d": None}
+    (starting / "owner.txt").unlink()
+    assert deployments.left_behind() == {}
     old = time.time() - 2 * 3600
-    os.utime(deployments.folder / "d", (old, old))
-    assert deployments.clean() == {"d": None}
+    os.utime(starting, (old, old))
+    assert deployments.left_behind() == {"d": None}
 
 
 def test_an_id_never_leads_out_of_the_folder(deployments):
