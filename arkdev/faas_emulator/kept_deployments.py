@@ -117,9 +117,14 @@ class KeptDeployments:
         return name, folder
 
     def write(self, deployment: KeptDeployment) -> None:
-        """Note that a deployment is up."""
+        """Note that a deployment is up. Raises `OutputError`."""
         path = self.folder / deployment.id / STATE_FILE
-        _replace(path, json.dumps(asdict(deployment), indent=1))
+        try:
+            _replace(path, json.dumps(asdict(deployment), indent=1))
+        except OSError as error:
+            raise OutputError(
+                f"the deployment cannot be noted: {error.strerror}", where=str(path)
+            ) from error
 
     def remove(self, deployment_id: str) -> None:
         """Remove all that is known of one. Idempotent."""
@@ -194,19 +199,33 @@ class DeploymentLog:
         self._older = folder / OLDER_LOG_FILE
         self._file = LineFile(self._path)
         self._size = 0
+        self._num_lost = 0
         self._lock = threading.Lock()
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Append one line."""
+        """Append one line.
+
+        A disk that is full must not fail the plugin: what is lost so is told in the log afterwards.
+        """
+        with self._lock:
+            try:
+                if self._num_lost:
+                    text = f"lines that could not be written: {self._num_lost}"
+                    told = {"function": "-", "request_id": "", "level": "ERROR", "logger": "arkdev"}
+                    self._append({**fields, **told, "text": text})
+                    self._num_lost = 0
+                self._append(fields)
+            except OSError:
+                self._num_lost += 1
+
+    def _append(self, fields: dict[str, Any]) -> None:
         line = json.dumps(fields).encode("ascii") + b"\n"
-        # a disk that is full must not fail the plugin
-        with self._lock, contextlib.suppress(OSError):
-            if self._size + len(line) > MAX_LOG_BYTES:
-                self._file.close()
-                self._path.replace(self._older)
-                self._size = 0
-            self._file.append(line)
-            self._size += len(line)
+        if self._size + len(line) > MAX_LOG_BYTES:
+            self._file.close()
+            self._path.replace(self._older)
+            self._size = 0
+        self._file.append(line)
+        self._size += len(line)
 
     def close(self) -> None:
         """Close the file."""
@@ -252,4 +271,8 @@ def _read(path: Path, offset: int) -> tuple[bytes, int]:
 
 def _lines(data: bytes) -> tuple[list[dict[str, Any]], int]:
     whole, separator, _ = data.rpartition(b"\n")
-    return [json.loads(line) for line in whole.splitlines()], len(whole) + len(separator)
+    found = []
+    for line in whole.split(b"\n"):
+        with contextlib.suppress(ValueError):  # cut short by a full disk, which the log tells
+            found.append(json.loads(line))
+    return found, len(whole) + len(separator)

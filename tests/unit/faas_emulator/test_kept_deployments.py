@@ -1,12 +1,13 @@
 """What is known of deployments that stay up, and what a killed one leaves."""
 
+import errno
 import os
 import time
 from dataclasses import replace
 
 import pytest
 
-from arkdev.errors import UsageError
+from arkdev.errors import OutputError, UsageError
 from arkdev.faas_emulator import kept_deployments
 from arkdev.faas_emulator.kept_deployments import (
     DeploymentLog,
@@ -90,6 +91,34 @@ def test_a_log_is_read_as_it_grows_and_a_line_that_is_not_whole_waits(tmp_path):
         file.write(b'"b"}\n')
     assert reader.new_lines() == [{"text": "b"}]
     log.close()
+
+
+def test_what_a_full_disk_took_is_counted_in_the_log(tmp_path, monkeypatch):
+    log, reader = DeploymentLog(tmp_path), LogReader(tmp_path)
+    log.add({"text": "a"})
+    write, room = os.write, 5
+
+    def full(descriptor, data):
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written, room = write(descriptor, data[:room]), 0
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        log.add({"text": "b"})
+        log.add({"text": "c"})
+    log.add({"text": "d"})
+    log.close()
+    texts = [line["text"] for line in reader.new_lines()]
+    assert texts == ["a", "lines that could not be written: 2", "d"]
+
+
+def test_a_state_that_cannot_be_written_is_an_error_with_its_place(deployments):
+    with pytest.raises(OutputError, match="cannot be noted: No such file") as raised:
+        deployments.write(UP)
+    assert raised.value.where.endswith("4f1c2a/state.json")
 
 
 def test_a_log_is_bounded_and_no_line_is_lost_to_who_reads_along(tmp_path, monkeypatch):
