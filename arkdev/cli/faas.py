@@ -147,7 +147,9 @@ def _serve(request: UpRequest, target: Any, *, as_json: bool) -> int:
 
     # what plugins write while they are imported is no part of the result
     keep_results_apart()
-    kept_deployments(_say)
+    deployments = kept_deployments(_say)
+    if request.id:
+        deployments.make_folder(request.id)
     with ExitStack() as stack:
         if target is not None:
             spec = target.resolve(find_workspace(request.start))
@@ -325,7 +327,7 @@ def down(
     deployment: Annotated[
         str, typer.Argument(metavar="[ID]", help="The deployment.", show_default=False)
     ] = "",
-    every: Annotated[bool, typer.Option("--all", help="All deployments of this user.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All of this user on this machine.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout.")
     ] = False,
@@ -337,7 +339,9 @@ def down(
     if every and deployment:
         raise UsageError(f"--all ends every deployment, so {deployment} has no effect")
     deployments = kept_deployments(_say)
-    ended = deployments.all() if every else [chosen(deployments, deployment, start=Path.cwd())]
+    ended = [each for each in deployments.all() if each.is_here]
+    if not every:
+        ended = [chosen(deployments, deployment, start=Path.cwd())]
     for kept in ended:
         stop(deployments, kept, say=_say)
     if as_json:

@@ -200,6 +200,7 @@ def _answer(outcome: RequestOutcome) -> dict[str, Any]:
 def _print(outcome: RequestOutcome) -> None:
     from arkdev.cli.output import console, print_error
     from arkdev.errors import ArkdevError, ExitCode
+    from arkdev.flows.test_instances import REQUESTS
     from arkdev.job.paths import readable
 
     answer = _answer(outcome)
@@ -216,7 +217,7 @@ def _print(outcome: RequestOutcome) -> None:
         ArkdevError(
             f"{kind}{error.get('message', '')}",
             where=str(error.get("where") or outcome.code.function.place),
-            hint=str(error.get("hint") or ""),
+            hint=str(error.get("hint") or ("" if is_plugins else REQUESTS)),
         )
     )
 

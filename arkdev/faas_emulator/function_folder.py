@@ -31,12 +31,12 @@ class FunctionFolder:
     """Unpacks a package, so that nobody writes to it by accident, until `remove`."""
 
     def __init__(self, package: PackageFiles) -> None:
-        _sweep()
-        hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
-        self._lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        remove_left_folders()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        free = self.path / "free"
+        self._lock = os.open(free, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # seen by the others from here on: one without a lock would be removed as left behind
-        self.path = hidden.rename(hidden.with_name(hidden.name.removeprefix(".")))
+        free.rename(self.path / _LOCK)  # under this name it is never seen without its lock
         self.package = self.path / "package"
         self.package.mkdir()
         try:
@@ -63,7 +63,7 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep() -> None:
+def remove_left_folders() -> None:
     """Remove the folders of deployments that were killed: nobody holds their locks."""
     for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
         if lock.parent.is_symlink():

@@ -51,6 +51,12 @@ def read_owner(text: str) -> Owner | None:
     return Owner(parts[0], parts[1], parts[2], int(parts[3]), parts[4])
 
 
+def is_here(owner: Owner) -> bool:
+    """Whether its process id means a process that this one sees."""
+    here = (_machine(), _boot(), _pid_namespace())
+    return (owner.machine, owner.boot, owner.pid_namespace) == here
+
+
 def is_gone(owner: Owner) -> bool:
     """Whether the process has surely ended. False for what cannot be known from here."""
     if owner.machine != _machine():

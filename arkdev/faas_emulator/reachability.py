@@ -21,6 +21,10 @@ from arkdev.faas_emulator.relay import Relay
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "redis": 6379, "grpc": 50051}
 _CONNECT_TIMEOUT_S = 3.0
 _SEEN = "ok"
+_START_IT = (
+    "start the server there first; one that runs in a container or on another machine must be "
+    "bound to an address that this machine reaches (--host 0.0.0.0)"
+)
 
 PROBE = """
 import json, socket, sys
@@ -123,19 +127,29 @@ class Reachability:
         urls = list(urls)
         async with self._lock:
             wanted = {address for url in urls if (address := loopback_address(url))}
-            new = [await self._map(*address) for address in sorted(wanted - self._mapped.keys())]
+            new = sorted(wanted - self._mapped.keys())
             if new:
-                await self._check(new)
-                self._mapped |= {(mapped.host, mapped.port): mapped for mapped in new}
+                num_relays = len(self._relays)
+                try:
+                    mapped = [await self._map(*address) for address in new]
+                    await self._check(mapped)
+                except BaseException:
+                    await self._close_relays(from_=num_relays)
+                    raise
+                self._mapped |= dict(zip(new, mapped, strict=True))
         return [self._replaced(url) for url in urls]
 
     async def close(self) -> None:
         """End the relays and what they carry. Idempotent."""
-        for relay in self._relays:
+        await self._close_relays()
+
+    async def _close_relays(self, *, from_: int = 0) -> None:
+        closed, self._relays[from_:] = self._relays[from_:], []
+        for relay in closed:
             await relay.close()
 
     async def _map(self, host: str, port: int) -> MappedAddress:
-        here = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        here = _shown(host, port)
         network = self._network
         if not network.relay_address:
             return MappedAddress(here, host, port, network.host_address, port)
@@ -155,13 +169,12 @@ class Reachability:
             f"nothing listens at {mapped.here} on this machine ({reason}), which functions would "
             f"reach as {mapped.inside}"
             for mapped in new
-            if (reason := await _problem_here(mapped))
+            if (reason := await _problem_here(mapped.host, mapped.port))
         ]
         if problems:
             raise EndpointUnreachableError(
                 "; ".join(problems),
-                hint="start the server there first; one that runs in a container or on another "
-                "machine must be bound to an address that this machine reaches (--host 0.0.0.0)",
+                hint=_START_IT,
             )
         seen = await self._probe([(mapped.inside_host, mapped.inside_port) for mapped in new])
         problems = [
@@ -195,11 +208,28 @@ def _connectable(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-async def _problem_here(mapped: MappedAddress) -> str:
+async def answered_here(url: str) -> str:
+    """Return a URL as it is, for functions that are on this machine themselves.
+
+    Raises `EndpointUnreachableError` when it is of this machine and nothing listens there.
+    """
+    address = loopback_address(url)
+    if address is not None and (reason := await _problem_here(*address)):
+        raise EndpointUnreachableError(
+            f"nothing listens at {_shown(*address)} on this machine ({reason})", hint=_START_IT
+        )
+    return url
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _problem_here(host: str, port: int) -> str:
     """Say why nothing answers at an address from here; empty when something takes connections."""
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(_connectable(mapped.host), mapped.port)
+            _, writer = await asyncio.open_connection(_connectable(host), port)
     except TimeoutError:
         return "no answer in time"
     except OSError as error:

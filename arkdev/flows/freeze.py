@@ -75,6 +75,8 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
     """
     workspace = find_workspace(request.start)
     root = workspace.root
+    if workspace.is_bare:
+        raise _no_plugins(root)
     package = {file.source for file in plugin_package(workspace).files}
     goal = target(request.platform, python=request.python_version)
     file = root / REQUIREMENTS_FILE
@@ -107,8 +109,14 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
         unused=tuple(sorted(environment.packages.keys() - pins.keys())),
         problems=judged.problems,
         warnings=(*_not_in_package(imports.files, package), *frozen.warnings),
-        notes=frozen.notes,
+        notes=(*_encoding(old, name=shown_path(file)), *frozen.notes),
     )
+
+
+def _encoding(old: RequirementsText | None, *, name: str) -> list[LineFinding]:
+    if old is None or old.encoding != "UTF-16":
+        return []
+    return [LineFinding(name, "the file is UTF-16; `arkdev freeze` writes UTF-8")]
 
 
 def write_frozen(outcome: FreezeOutcome, path: Path) -> None:
@@ -133,10 +141,14 @@ def _plugin_files(root: Path, package: Collection[Path]) -> list[Path]:
     files = [path for path in sorted(folder.rglob("*.py")) if path in package]
     files += [path for path in _named_by_job(root) if path not in files]
     if not files:
-        raise WorkspaceError(
-            "there are no plugins here", where=shown_path(root), hint="cd into a workspace"
-        )
+        raise _no_plugins(root)
     return files
+
+
+def _no_plugins(root: Path) -> WorkspaceError:
+    return WorkspaceError(
+        "there are no plugins here", where=shown_path(root), hint="cd into a workspace"
+    )
 
 
 def _not_in_package(files: Iterable[Path], package: Collection[Path]) -> list[LineFinding]:

@@ -120,6 +120,7 @@ async def test_containers_of_a_killed_deployment_are_removed_and_those_of_others
     assert len(await of_workspace(engine, workspace)) == 2
     told = await in_thread(arkdev, workspace, "faas", "status", "--json")
     assert [each["id"] for each in json.loads(told.stdout)["deployments"]] == [kept["id"]]
+    assert "removed what an arkdev that was killed had left: 1 containers" in told.stderr
     assert f"removed what the deployment {killed['id']} left" in told.stderr
     (left,) = await of_workspace(engine, workspace)
     assert f"/{kept['pid']}/" in left["Labels"][OWNER]

@@ -53,6 +53,13 @@ def test_the_answer_is_printed_and_what_the_plugin_says_goes_to_stderr(workspace
     assert "plugins.grader: seen None" in told.err
 
 
+def test_a_request_that_is_nested_deeply_is_a_request(workspace, arkdev):
+    nested = "[" * 900 + "]" * 900
+    request = json.dumps({**REQUEST, "token": 0}).replace('"token": 0', f'"more": {nested}')
+    told = ask(arkdev, request)
+    assert (told.exit_code, json.loads(told.out)["reward"]) == (0, 0.25)
+
+
 def test_the_deployed_code_runs_until_it_is_synced_and_a_notice_names_what_differs(
     workspace, arkdev
 ):

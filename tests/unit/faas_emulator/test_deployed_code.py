@@ -140,3 +140,14 @@ def test_workspaces_do_not_share_what_they_deploy(store, root, tmp_path):
 )
 def test_the_state_folder_is_the_systems_own(environ, system, folder):
     assert state_folder_of(environ, system=system, home=Path("/h")) == Path(folder)
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_code_that_was_damaged_is_whole_again_once_it_is_deployed_anew(store, root, is_removed):
+    file = deploy(store, root).package_folder / "plugins/a.py"
+    if is_removed:
+        file.unlink()
+    else:
+        file.write_text("", encoding="utf-8")
+    deploy(store, root)
+    assert file.read_text(encoding="utf-8") == "A = 1\n"

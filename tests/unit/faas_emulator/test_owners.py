@@ -3,7 +3,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from arkdev.faas_emulator.owners import is_gone, read_owner, this_process
+from arkdev.faas_emulator.owners import is_gone, is_here, read_owner, this_process
 
 
 def test_this_process_is_there_and_is_read_back_as_it_was_written():
@@ -32,6 +32,9 @@ def test_of_another_machine_or_another_namespace_of_process_ids_nothing_is_known
     ended = replace(this_process(), start="1")
     assert not is_gone(replace(ended, machine="another"))
     assert not is_gone(replace(ended, pid_namespace="another"))
+    assert is_here(ended)
+    assert not is_here(replace(ended, machine="another"))
+    assert not is_here(replace(ended, pid_namespace="another"))
 
 
 def test_what_no_owner_is_written_like_is_none():

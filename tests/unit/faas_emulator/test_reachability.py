@@ -8,7 +8,7 @@ import pytest
 
 from arkdev.errors import EndpointUnreachableError
 from arkdev.faas_emulator.networks import FunctionNetwork, NetworkPolicy
-from arkdev.faas_emulator.reachability import Reachability, loopback_address
+from arkdev.faas_emulator.reachability import Reachability, answered_here, loopback_address
 
 RELAYED = FunctionNetwork(
     "default", NetworkPolicy.OPEN, True, host_address="127.0.0.1", relay_address="127.0.0.1"
@@ -113,10 +113,22 @@ async def test_where_nothing_listens_both_addresses_and_the_bind_hint_are_told()
         async with reaching(RELAYED, probe) as (reachability, notes):
             with pytest.raises(EndpointUnreachableError) as raised:
                 await reachability.inside([f"http://localhost:{port}"])
+            relayed = int(raised.value.message.rpartition(":")[2])
+            with pytest.raises(ConnectionRefusedError):  # no relay is kept for it
+                await asyncio.open_connection("127.0.0.1", relayed)
     assert f"nothing listens at localhost:{port} on this machine" in raised.value.message
     assert "would reach as 127.0.0.1:" in raised.value.message
     assert "--host 0.0.0.0" in raised.value.hint
     assert probe.seen == notes == []
+
+
+async def test_functions_on_this_machine_are_told_where_nothing_listens(port):
+    assert await answered_here(f"http://localhost:{port}/v1") == f"http://localhost:{port}/v1"
+    assert await answered_here("https://ark.example/v3") == "https://ark.example/v3"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(EndpointUnreachableError, match="nothing listens at 127"):
+            await answered_here(f"http://127.0.0.1:{taken.getsockname()[1]}")
 
 
 async def test_what_is_not_reached_from_inside_is_told_with_both_addresses_and_the_reason(port):
