@@ -16,6 +16,7 @@ from arkdev.faas_emulator.requirements import Requirements, read_requirements
 from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
 from arkdev.faas_emulator.written_secrets import written_secrets
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
+from arkdev.flows.plugin_references import with_reference
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
 from arkdev.job.workspace import Workspace
@@ -174,8 +175,11 @@ def _functions(
         taken = {name for _, name, _ in named}
         name = loaded.plugin.name
         named.insert(0, (loaded, f"{name}#rollout" if name in taken else name, envs))
+    root = workspace.root
     return tuple(
-        PlannedFunction(each, function_of(each, root=workspace.root, envs=envs, name=name))
+        PlannedFunction(
+            each, function_of(with_reference(each, root=root), root=root, envs=envs, name=name)
+        )
         for each, name, envs in named
     )
 
