@@ -29,7 +29,7 @@ from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.instances import Instance, InstanceLauncher
 from arkdev.faas_emulator.records import InvocationStatus
 from arkdev.faas_emulator.worker.answers import answer_of
-from arkdev.faas_emulator.worker.log_wire import OutputLine
+from arkdev.faas_emulator.worker.log_wire import MAX_LINE_BYTES, OutputLine
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.plugin.runtime import PluginInstance, Runtime
 from arkdev.plugin.source import RaisedElsewhere
@@ -360,6 +360,42 @@ async def test_a_plugin_that_ends_the_process_while_it_is_imported_is_told(deplo
     with pytest.raises(InstanceError, match="exit code 7") as raised:
         await deployment.start("plugins.ends:one")
     assert "bye" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "raise ValueError('bad key ' + key)",
+        "print('key', key); os._exit(7)",
+        "os.write(2, b'key ' + key.encode()); os._exit(7)",
+    ],
+)
+async def test_why_a_start_failed_is_told_without_the_values_of_variables(deployment, ending):
+    deployment.write("plugins/tells.py", f"import os\nkey = os.environ['KEY']\n{ending}\n")
+    with pytest.raises(InstanceError) as raised:
+        await deployment.start("plugins.tells:one", envs={"KEY": "sentinel-1234"})
+    told = f"{raised.value.message} {raised.value.hint}"
+    assert "key ***" in told and "sentinel" not in told
+
+
+async def test_a_value_is_masked_where_a_line_is_too_long_to_be_kept_in_one(deployment):
+    deployment.write(
+        "plugins/long.py",
+        f"""
+        import os
+        from arkdev import single_grader
+
+        @single_grader
+        def one(context, sample, trajectory):
+            print("x" * {MAX_LINE_BYTES - 6} + os.environ["KEY"])
+            return 1.0
+        """,
+    )
+    served = await deployment.start("plugins.long:one", envs={"KEY": "sentinel-1234"})
+    await served.post({"context": {}, "sample": SAMPLE, "trajectory": TRAJECTORY}, request_id="r")
+    lines = await served.said("r", 2)
+    assert lines[-1].data.endswith(b"xxx***")
+    assert not [line for line in lines if b"1234" in line.data or b"sent" in line.data]
 
 
 async def test_a_rollout_is_given_context_proxy_and_sample(deployment):

@@ -89,6 +89,7 @@ class DebugDisplay(Display):
                 where=failure.where if failure else "",
                 hint=_advice(outcome, is_going_on=self._debug.debug.keep_going),
                 warnings=outcome.warnings,
+                steps=outcome.steps,
             ),
         ]
         print_sections(self._out, sections, signs)
@@ -96,6 +97,7 @@ class DebugDisplay(Display):
             text = headline(outcome.validation, signs=signs)
             self._out.print(Text(" validation  ", style="dim").append_text(text), soft_wrap=True)
         print_forecast(forecast, self._out)
+        self._print_capacity(outcome.folder, run=name or outcome.folder.name)
         self._out.print()
         print_next(outcome.summary, self._out, outcome.folder, name or outcome.folder.name)
         if outcome.steps:

@@ -14,6 +14,7 @@ from arkdev.cli.terminal import (
     facts,
     number,
     number_table,
+    plural,
     printable,
     titled,
 )
@@ -112,8 +113,35 @@ def name_of(record: StepRecord) -> str:
     return f"{'validation after ' if record.phase == TEST else ''}step {record.step}"
 
 
+def what_is_learned(steps: Sequence[StepRecord]) -> tuple[str, bool]:
+    """Say how much of the steps there is to learn from, and whether it is anything; "": unknown."""
+    training = [step for step in steps if step.phase != TEST and not step.failure]
+    if not training:
+        return "", True
+    told = [(step.num_kept, step.num_without_signal) for step in training]
+    if not any(kept for kept, _ in told):
+        return f"nothing: no group is left in any of {plural(len(told), 'step')}", False
+    known = [kept - without for kept, without in told if without is not None]
+    if len(known) < len(told):  # a critic or a teacher teaches
+        return "", True
+    if not any(known):
+        return f"nothing: every advantage is 0 in each of {plural(len(told), 'step')}", False
+    num_groups = sum(step.num_groups for step in training)
+    return (
+        f"in {sum(map(bool, known))} of {plural(len(told), 'step')}, from {sum(known):,} of "
+        f"{plural(num_groups, 'group')}",
+        True,
+    )
+
+
 def outcome_section(
-    *, job_id: str, failure: str | None, warnings: Sequence[str], where: str = "", hint: str = ""
+    *,
+    job_id: str,
+    failure: str | None,
+    warnings: Sequence[str],
+    steps: Sequence[StepRecord],
+    where: str = "",
+    hint: str = "",
 ) -> Section:
     """Build what came of the job."""
     rows: list[tuple[str, Text | str]] = [("job", job_id)]
@@ -124,7 +152,10 @@ def outcome_section(
         if hint:
             rows.append(("", printable(hint)))
     else:
-        rows.append(("would", Text("run to its end", style="green")))
+        learned, is_any = what_is_learned(steps)
+        rows.append(("would", Text("run to its end", style="green" if is_any else "")))
+        if learned:
+            rows.append(("learns", Text(learned, style="" if is_any else "bold red")))
     rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
     return Section("Job", facts(rows))
 

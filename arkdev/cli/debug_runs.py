@@ -55,6 +55,7 @@ def print_debug(reader: RunReader) -> None:
                 job_id=str(summary["job_id"]),
                 failure=summary.get("failure"),
                 warnings=[str(text) for text in summary.get("warnings") or ()],
+                steps=steps,
             )
         )
     print_sections(out, sections, signs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
+from arkdev.cli.faas_plan import PLAN_EXAMPLES, plan
 from arkdev.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -350,3 +351,6 @@ def down(
         console().print(f"deployment {kept.id} is down", soft_wrap=True)
     if not ended:
         console().print("no deployment is up")
+
+
+app.command("plan", epilog=PLAN_EXAMPLES)(plan)

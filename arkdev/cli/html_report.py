@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.cli import forecast_report
-from arkdev.cli.debug_report import metric_value, name_of
+from arkdev.cli.debug_report import metric_value, name_of, what_is_learned
 from arkdev.cli.terminal import duration, number
 from arkdev.harness.forecast.forecast import Forecast
 from arkdev.harness.steps import StepRecord
@@ -56,7 +56,7 @@ def html_report(reader: RunReader, forecast: Forecast) -> str:
     summary = reader.manifest.summary or {}
     steps = steps_of(reader)
     parts = [
-        *_head(reader, summary),
+        *_head(reader, summary, steps),
         *_rewards(steps),
         *_steps(steps),
         *_metrics(steps),
@@ -76,7 +76,9 @@ def html_report(reader: RunReader, forecast: Forecast) -> str:
     )
 
 
-def _head(reader: RunReader, summary: Mapping[str, Any]) -> Iterator[str]:
+def _head(
+    reader: RunReader, summary: Mapping[str, Any], steps: Sequence[StepRecord]
+) -> Iterator[str]:
     manifest = reader.manifest
     yield f"<h1>{escape(manifest.run_id)}</h1>"
     settings = manifest.settings
@@ -96,6 +98,9 @@ def _head(reader: RunReader, summary: Mapping[str, Any]) -> Iterator[str]:
         yield f'<p class="bad">The job would fail: {escape(str(failure))}</p>'
     else:
         yield '<p class="good">Nothing in it would fail the job.</p>'
+        learned, is_any = what_is_learned(steps)
+        if learned:
+            yield f'<p class="{"good" if is_any else "bad"}">It learns {escape(learned)}.</p>'
     for warning in summary.get("warnings") or ():
         yield f'<p class="bad">{escape(str(warning))}</p>'
 

@@ -66,15 +66,35 @@ class ProcessInstance:
     _is_stopped: bool = False
     _cleaning: asyncio.Task[None] | None = None
     _process: subprocess.Popen[bytes] | None = None
+    _lifeline: int = -1
+    """Closed, it ends the process."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     """Between ending the process group and waiting for its leader, whose number it has."""
 
-    def launch(self, command: Sequence[str], *, cpus: list[int]) -> None:
-        """Start the process."""
-        self.home.mkdir()
+    def __post_init__(self) -> None:
+        """Belong to the event loop that runs."""
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._ended: asyncio.Future[int] = self._loop.create_future()
+
+    def launch(self, command: Sequence[str], *, cpus: list[int]) -> None:
+        """Start the process. Raises `InstanceError`."""
+        try:
+            self._process = self._popen(command, cpus)
+        except OSError as error:
+            self._ended.set_result(0)
+            raise InstanceError(
+                f"{self.function.name}: {command[0]} cannot be started: {error}",
+                where=self.function.place,
+            ) from error
+        self._meter = GroupMeter(self._process.pid)
+        self.streams.read_from(self._process)
+        threading.Thread(
+            target=self._wait, args=(self._process,), name="arkdev-instance", daemon=True
+        ).start()
+
+    def _popen(self, command: Sequence[str], cpus: list[int]) -> subprocess.Popen[bytes]:
+        self.home.mkdir()
         lifeline, self._lifeline = os.pipe()
         settings = {
             "host": "127.0.0.1",
@@ -83,7 +103,7 @@ class ProcessInstance:
             "nofile": _NUM_FILES,
         }
         try:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [*command, json.dumps(settings)],
                 cwd=self.package,
                 env=self._environment(Path(command[0])),
@@ -93,21 +113,8 @@ class ProcessInstance:
                 pass_fds=(lifeline,),
                 start_new_session=True,
             )
-        except OSError as error:
-            os.close(self._lifeline)
-            self._lifeline = -1
-            self._ended.set_result(0)
-            raise InstanceError(
-                f"{self.function.name}: {command[0]} cannot be started: {error}",
-                where=self.function.place,
-            ) from error
         finally:
             os.close(lifeline)
-        self._meter = GroupMeter(self._process.pid)
-        self.streams.read_from(self._process)
-        threading.Thread(
-            target=self._wait, args=(self._process,), name="arkdev-instance", daemon=True
-        ).start()
 
     def _environment(self, python: Path) -> dict[str, str]:
         return {

@@ -63,9 +63,7 @@ class ContainerInstance:
         self._launch = launch
         self._engine = launch.engine
         self._loop = asyncio.get_running_loop()
-        self._streams = InstanceStreams(
-            launch.function.name, on_line=on_log, root=launch.function.root
-        )
+        self._streams = InstanceStreams(launch.function, on_line=on_log)
         self._output_ended = asyncio.Event()
         self._creating: asyncio.Future[str] | None = None
         self._attachment: Attachment | None = None

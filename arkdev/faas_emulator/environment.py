@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from arkdev.errors import BuildError
 from arkdev.faas_emulator.function_wheel import function_wheel
@@ -68,36 +69,46 @@ async def function_environment(
     the cause when it cannot be made. When cancelled, what was made so far is removed.
     """
     root = environments_folder(os.environ, system=sys.platform, home=Path.home())
-    with TemporaryDirectory() as folder:
-        wheel = await asyncio.to_thread(function_wheel, Path(folder))
-        home = root / _key(requirements, wheel)
-        if _is_whole(home):
-            _take(home)
-            on_output(f"environment {home.name} is there already")
-            return Environment(_python(home), was_cached=True)
-        started = time.monotonic()
-        on_output(f"environment for Python {platform.python_version()} of this machine")
-        try:
-            root.mkdir(parents=True, exist_ok=True)
-            await _make(home, requirements, wheel=wheel, on_output=on_output)
-            await asyncio.to_thread(_prune, root, but_not=home)
-        except OSError as error:
-            raise BuildError(
-                f"the environment cannot be written: {error.strerror}",
-                where=str(error.filename or root),
-                hint="XDG_CACHE_HOME names another folder for caches",
-            ) from error
+    wheel = await asyncio.to_thread(_wheel)
+    home = root / _key(requirements, wheel)
+    if _is_whole(home):
+        _take(home)
+        on_output(f"environment {home.name} is there already")
+        return Environment(_python(home), was_cached=True)
+    started = time.monotonic()
+    on_output(f"environment for Python {platform.python_version()} of this machine")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        await _make(home, requirements, wheel=wheel, on_output=on_output)
+        await asyncio.to_thread(_prune, root, but_not=home)
+    except OSError as error:
+        raise BuildError(
+            f"the environment cannot be written: {error.strerror}",
+            where=str(error.filename or root),
+            hint="XDG_CACHE_HOME names another folder for caches",
+        ) from error
     on_output(f"environment {home.name} made in {time.monotonic() - started:.1f} s")
     return Environment(_python(home), was_cached=False)
 
 
-def _key(requirements: Requirements, wheel: Path) -> str:
+class _Wheel(NamedTuple):
+    name: str
+    content: bytes
+
+
+def _wheel() -> _Wheel:
+    with TemporaryDirectory() as folder:
+        path = function_wheel(Path(folder))
+        return _Wheel(path.name, path.read_bytes())
+
+
+def _key(requirements: Requirements, wheel: _Wheel) -> str:
     """The hash of what an environment is made of."""
     python = (sys.version, os.path.realpath(sys.executable), platform.machine())
     digest = hashlib.sha256("\0".join(python).encode("utf-8", "surrogateescape"))
     for name, text in sorted(requirements.install_files.items()):
         digest.update(f"\0{name}\0{text}".encode())
-    digest.update(wheel.read_bytes())
+    digest.update(wheel.content)
     return digest.hexdigest()[:20]
 
 
@@ -116,7 +127,7 @@ def _take(home: Path) -> None:
 
 
 async def _make(
-    home: Path, requirements: Requirements, *, wheel: Path, on_output: Callable[[str], None]
+    home: Path, requirements: Requirements, *, wheel: _Wheel, on_output: Callable[[str], None]
 ) -> None:
     half = home.with_name(f"{home.name}{_HALF_MADE}-{secrets.token_hex(4)}")
     try:
@@ -126,7 +137,9 @@ async def _make(
         files.mkdir()
         for name, text in requirements.install_files.items():
             (files / name).write_text(text, encoding="utf-8")
-        for what in _installations(requirements, str(files / "requirements.txt"), str(wheel)):
+        ours = files / wheel.name  # here, a killed arkdev leaves it in what is swept
+        ours.write_bytes(wheel.content)
+        for what in _installations(requirements, str(files / "requirements.txt"), str(ours)):
             install = ("pip", "install", "--compile-bytecode", "--python", str(_python(half)))
             await _run((*install, *what), requirements, on_output=on_output)
         _take(half)

@@ -66,6 +66,8 @@ def remove_folder(folder: Path) -> None:
 def remove_left_folders() -> None:
     """Remove the folders of deployments that were killed: nobody holds their locks."""
     for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        if lock.parent.is_symlink():
+            continue  # none of ours
         with suppress(OSError):  # somebody else's, or gone meanwhile
             descriptor = os.open(lock, os.O_RDWR)
             try:

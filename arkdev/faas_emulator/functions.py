@@ -9,6 +9,7 @@ from pathlib import Path
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.plugin.runtime import MAX_TIMEOUT_S, Runtime
+from arkdev.runs.masking import secret_values
 
 DEFAULT_MAX_REPLICAS = 10
 """Instances of a function whose `Runtime` sets no `max_replicas`: the documents' own (DEC-17)."""
@@ -45,6 +46,11 @@ class FunctionSpec:
     def timeout_s(self) -> float:
         """Seconds that one call may take, from the moment an instance takes it (DEC-13)."""
         return self.runtime.timeout or MAX_TIMEOUT_S
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that it is given and that nobody else is to read."""
+        return secret_values(self.envs)
 
     @property
     def min_replicas(self) -> int:

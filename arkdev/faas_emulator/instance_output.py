@@ -6,10 +6,11 @@ import asyncio
 import subprocess
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import IO, Any
 
 from arkdev.errors import ArkdevError, InstanceError
+from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.worker.log_wire import (
     Failed,
     Output,
@@ -20,26 +21,26 @@ from arkdev.faas_emulator.worker.log_wire import (
 )
 from arkdev.plugin.error_documents import error_of
 from arkdev.plugin.source import place_of_exception, text_of_exception
+from arkdev.runs.masking import masked_bytes, masked_text
 
 _READ_BYTES = 65_536
 _NUM_LAST_LINES = 3
 
 
 class InstanceStreams:
-    """Both streams of one instance, put together; used on one event loop.
+    """Both streams of one instance of a function, put together; used on one event loop.
 
-    `root` is where the plugin's package is on this side, for the places of errors.
+    Lines are handed on as they are. What it says of itself for errors has no secrets of the
+    function: an error may be shown by those who do not know them.
     """
 
-    def __init__(
-        self, name: str, *, on_line: Callable[[OutputLine], None], root: Path | None = None
-    ) -> None:
-        self._name = name
+    def __init__(self, function: FunctionSpec, *, on_line: Callable[[OutputLine], None]) -> None:
+        self._function = function
         self._on_line = on_line
-        self._root = root
+        mask = partial(masked_bytes, secrets=function.secrets)
         self._readers: dict[Stream, OutputReader] = {
-            "stdout": OutputReader("stdout"),
-            "stderr": OutputReader("stderr"),
+            "stdout": OutputReader("stdout", mask=mask),
+            "stderr": OutputReader("stderr", mask=mask),
         }
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         """What the instance says of itself: that it serves, or an `InstanceError`: it cannot."""
@@ -49,7 +50,7 @@ class InstanceStreams:
     @property
     def last_lines(self) -> str:
         """What the instance said last, in one line."""
-        return " | ".join(self._last)
+        return self._masked(" | ".join(self._last))
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Take the next bytes of a stream."""
@@ -106,10 +107,13 @@ class InstanceStreams:
                 self.ready.exception()  # looked at: nobody may be waiting any more
 
     def _failed(self, failed: Failed) -> InstanceError:
-        error = error_of(failed.error, root=self._root)
+        error = error_of(failed.error, root=self._function.root)
         text = error.message if isinstance(error, ArkdevError) else text_of_exception(error)
         return InstanceError(
-            f"{self._name} cannot be served: {text}",
+            f"{self._function.name} cannot be served: {self._masked(text)}",
             where=getattr(error, "where", "") or place_of_exception(error),
-            hint=getattr(error, "hint", ""),
+            hint=self._masked(getattr(error, "hint", "")),
         )
+
+    def _masked(self, text: str) -> str:
+        return masked_text(text, secrets=self._function.secrets)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from arkdev.faas_emulator.path_rules import PathRules
 from arkdev.job.paths import readable
+from arkdev.runs.writer import MANIFEST
 
 IGNORE_FILE = ".dockerignore"
 REQUIREMENTS_FILE = "requirements.txt"
@@ -28,6 +29,8 @@ NEVER_TRAVELS = (
 """Names of files and folders that no package holds, at any depth, whatever include says."""
 _ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 """What lies in the folder of a virtual environment, whatever its name."""
+_RUN_MARK, _RUN_MARK_WITHIN = b'"run_id"', 256
+"""What the manifest of a run has, and in how many of its first bytes."""
 _MAX_NAMED = 5
 
 
@@ -109,7 +112,7 @@ class Walk:
         """The files in a folder; `above` are the real paths of it and the folders it lies in."""
         with os.scandir(self._root / folder) as scanned:
             entries = list(scanned)
-        if folder and any(entry.name in _ENVIRONMENT_MARKS for entry in entries):
+        if folder and (_is_environment(entries) or _is_run(entries)):
             return
         for entry in entries:
             path = f"{folder}/{entry.name}" if folder else entry.name
@@ -181,6 +184,22 @@ class Walk:
 def _never_travels(path: str) -> bool:
     names = path.split("/")
     return any(fnmatchcase(name, pattern) for name in names for pattern in NEVER_TRAVELS)
+
+
+def _is_environment(entries: Sequence[os.DirEntry[str]]) -> bool:
+    return any(entry.name in _ENVIRONMENT_MARKS for entry in entries)
+
+
+def _is_run(entries: Sequence[os.DirEntry[str]]) -> bool:
+    """Whether a folder is that of a run, which ``--out`` puts anywhere."""
+    found = {entry.name: entry for entry in entries}
+    if MANIFEST not in found or "logs" not in found:
+        return False
+    try:
+        with open(found[MANIFEST].path, "rb") as file:
+            return _RUN_MARK in file.read(_RUN_MARK_WITHIN)
+    except OSError:
+        return False
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ answer, and each is told of in one `InvocationRecord`:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import json
 import time
@@ -96,6 +97,8 @@ class Pool:
     def __post_init__(self) -> None:
         self._scaler = Autoscaler(self.function, idle_s=self.idle_s)
         self._began = self.clock()
+        self._context = contextvars.copy_context()
+        """Instances are no matter of the attempt whose call happens to need one."""
         self._numbers = itertools.count()
         self._calls: dict[int, _Call] = {}
         """That wait or run."""
@@ -215,7 +218,8 @@ class Pool:
         now = self.clock()
         at = self._scaler.next_at(now=now)
         if at is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self._step)
+            wait_s, loop = max(0.0, at - now), asyncio.get_running_loop()
+            self._timer = loop.call_later(wait_s, self._step, context=self._context.copy())
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -231,7 +235,8 @@ class Pool:
                     self._spawn(self._stop(replica_number, ending))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        context = self._context.copy()
+        task = asyncio.get_running_loop().create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -374,7 +379,9 @@ class Pool:
         return end or InstanceEnd(InvocationStatus.LOST, f"it runs, but gave no answer ({lost})")
 
     def _look(self, live: LiveInstance) -> asyncio.Task[InstanceEnd | None]:
-        live.end = live.end or asyncio.ensure_future(self._look_for_end(live))
+        if live.end is None:
+            looking, context = self._look_for_end(live), self._context.copy()
+            live.end = asyncio.get_running_loop().create_task(looking, context=context)
         return live.end
 
     async def _look_for_end(self, live: LiveInstance) -> InstanceEnd | None:

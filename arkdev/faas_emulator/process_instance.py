@@ -20,6 +20,7 @@ from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.instance_output import InstanceStreams
 from arkdev.faas_emulator.instances import InstanceLimits
 from arkdev.faas_emulator.process_usage import CAN_MEASURE
+from arkdev.faas_emulator.releasing import carried_out
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.faas_emulator.worker.wire import WORKER_ARGUMENTS
 
@@ -88,7 +89,12 @@ class ProcessLauncher:
     async def prepare(self) -> None:
         """Unpack the package."""
         if self._folder is None:
-            self._folder = await asyncio.to_thread(FunctionFolder, self._package)
+            making = asyncio.ensure_future(asyncio.to_thread(FunctionFolder, self._package))
+            try:
+                self._folder = await asyncio.shield(making)
+            except asyncio.CancelledError:  # a thread cannot be stopped: remove what it makes
+                await carried_out(_removed(making))
+                raise
 
     async def start(
         self, function: FunctionSpec, *, on_log: Callable[[OutputLine], None]
@@ -102,7 +108,7 @@ class ProcessLauncher:
             function,
             package=self._folder.package,
             home=self._folder.path / f"home-{next(self._numbers)}",
-            streams=InstanceStreams(function.name, on_line=on_log, root=function.root),
+            streams=InstanceStreams(function, on_line=on_log),
         )
         self._instances.append(instance)
         try:
@@ -144,6 +150,12 @@ class ProcessLauncher:
         folder, self._folder = self._folder, None
         if folder is not None:
             await asyncio.to_thread(folder.remove)
+
+
+async def _removed(making: asyncio.Future[FunctionFolder]) -> None:
+    await asyncio.wait({making})
+    if making.exception() is None:
+        await asyncio.to_thread(making.result().remove)
 
 
 def _measure(instances: list[ProcessInstance]) -> None:

@@ -12,7 +12,7 @@ from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.debug_tokens import TokenChecks
 from arkdev.harness.advantages import has_own_advantages
 from arkdev.harness.contexts import InsertedContext, critic_context, teacher_context
-from arkdev.harness.leaks import Leak, find_leaks
+from arkdev.harness.leaks import TOOLS, Leak, find_leaks
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.steps import Counted
 from arkdev.job.methods import CustomizationType
@@ -101,9 +101,11 @@ class TrajectoryChecks:
             return
         self._leaks.add((leak.trajectory_id, leak.what))
         which = (
-            f"a message ({leak.role}) that a call sent and the trajectory does not end with"
-            if leak.message is None
-            else f"message {leak.message} ({leak.role})"
+            f"message {leak.message} ({leak.role})"
+            if leak.message is not None
+            else "what a tool is described with"
+            if leak.role == TOOLS
+            else f"a message ({leak.role}) that a call sent and the trajectory does not end with"
         )
         self._warn(
             f"{leak.what} is in a prompt of the policy: {which}, {self._place}",

@@ -16,7 +16,7 @@ from arkdev.endpoints.spec import EndpointSpec
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.job.workspace import Workspace
 from arkdev.plugin import redirect
-from arkdev.runs.masking import has_secret_name, usable_secrets
+from arkdev.runs.masking import has_secret_name, secret_values, usable_secrets
 
 _T = TypeVar("_T")
 
@@ -43,11 +43,9 @@ def secrets_of(spec: EndpointSpec, envs: Mapping[str, str]) -> tuple[str, ...]:
 def secrets_among(envs: Mapping[str, str], *others: str) -> tuple[str, ...]:
     """Return the values of variables of a job that are secrets, and `others`.
 
-    And the keys and tokens that the environment has for other endpoints. A plain word
-    (``LOG_LEVEL=warning``) under an innocent name is no secret: masking it would hit the words of
-    the report.
+    And the keys and tokens that the environment has for other endpoints.
     """
-    hidden = [v for name, v in envs.items() if has_secret_name(name) or not v.isalpha()]
+    hidden = [*secret_values(envs)]
     hidden += [os.environ[name] for name in _TRACE_KEYS if name in os.environ]
     around = [v for name, v in os.environ.items() if has_secret_name(name) and not v.isalpha()]
     return usable_secrets([*hidden, *around, *filter(None, others)])

@@ -95,7 +95,7 @@ async def _warm(host: FaasHost, source: InstanceSource, say: Say) -> None:
         hint = "\n".join(filter(None, hints))
         raise PluginLoadError(error.message, where=error.where, hint=hint) from error
     count = sum(pool.num_instances for pool in host.pools)
-    say(f"{count} instances ready in {time.monotonic() - started:.1f} s")
+    say(f"instances ready: {count}, in {time.monotonic() - started:.1f} s")
 
 
 def _judge_envs() -> dict[str, str]:
@@ -108,7 +108,9 @@ def _limits(spec: FunctionSpec, opened: OpenLauncher, *, kind: str) -> dict[str,
     limits = opened.launcher.limits(spec)
     return {
         "name": spec.name,
+        "plugin_kind": spec.kind.value,
         "instance": kind,
+        "runtime": spec.runtime.model_dump(mode="json"),
         "max_concurrency": spec.runtime.max_concurrency,
         "min_replicas": spec.min_replicas,
         "max_replicas": spec.max_replicas,

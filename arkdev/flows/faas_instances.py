@@ -86,7 +86,9 @@ async def _containers(
     plan: FaasPlan, engine: Engine, stack: AsyncExitStack, say: Say
 ) -> InstanceSource:
     image = await build_image(plan.package, plan.requirements, engine=engine.images, on_output=say)
-    made = await stack.enter_async_context(deployment(engine, workspace=plan.workspace.root))
+    made = await stack.enter_async_context(
+        deployment(engine, workspace=plan.workspace.root, on_note=say)
+    )
 
     async def tag() -> str:
         return image.tag

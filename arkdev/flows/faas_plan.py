@@ -14,6 +14,7 @@ from arkdev.faas_emulator.package import PluginPackage, plugin_package
 from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
 from arkdev.faas_emulator.requirements import Requirements, read_requirements
 from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
+from arkdev.faas_emulator.written_secrets import written_secrets
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
@@ -117,9 +118,11 @@ def plan_of_functions(
     package = plugin_package(workspace)
     for function in functions:
         package.check_plugin(function.spec)
-    undeclared = undeclared_variables(package, [each.spec for each in functions])
+    specs = [each.spec for each in functions]
+    undeclared = undeclared_variables(package, specs)
     requirements = read_requirements(workspace.root / REQUIREMENTS_FILE)
-    said = (*requirements.warnings, *requirements.notes, *undeclared)
+    written = written_secrets(package, specs)
+    said = (*requirements.warnings, *requirements.notes, *undeclared, *written)
     return FaasPlan(
         functions=tuple(functions),
         workspace=workspace,

@@ -129,7 +129,7 @@ def _notes(reader: RunReader, run: ObservedRun, size: JobSize) -> list[str]:
     method = _method(settings)
     if method in _OTHER_SIGNAL:
         notes.append(
-            f"{_OTHER_SIGNAL[method]} teaches in a {method} job: equal rewards are no loss"
+            f"{_OTHER_SIGNAL[method]} teaches in jobs of {method}: equal rewards are no loss"
         )
     if size.num_steps and not (settings.get("training") or {}).get("num_steps"):
         notes.append(f"the job gives no num_steps: {size.num_steps} are taken")

@@ -55,6 +55,8 @@ def named_graders(
             where=str(job.source) if job and not request.graders else "",
             hint="give one grader a weight",
         )
+    if not math.isfinite(sum(abs(grader.weight) for grader, _ in graders)):
+        raise UsageError("the weights of the graders add up to more than the largest float")
     distinct = with_distinct_names([grader for grader, _ in graders])
     return [(grader, envs) for grader, (_, envs) in zip(distinct, graders, strict=True)]
 

@@ -156,10 +156,13 @@ def recorded_run(runs: Path, name: str) -> RunReader:
     A replay can be named; a debug run cannot.
     """
     if name == "latest":
-        found = next((run for run in list_runs(runs) if run.kind == PluginTestPlan.kind), None)
+        listed = list_runs(runs)
+        found = next((run for run in listed if run.kind == PluginTestPlan.kind), None)
         if found is None:
+            num_debug = sum(run.kind == DebugPlan.kind for run in listed)
             raise RunError(
-                f"{runs} has no run to grade again, a replay aside",
+                f"{runs} has no test of plugins to grade again"
+                + (f"; of debug runs it has {num_debug}, which cannot be" if num_debug else ""),
                 hint="`arkdev test plugin` makes one; name a run that was written elsewhere with "
                 "--out by its folder: `arkdev replay DIR`",
             )

@@ -206,8 +206,8 @@ def _source(
         RecordedGroups(reader)
     except RunError:
         return None, (
-            "no recorded run: samples come from the job's data, and a reply is the only thing "
-            "that a trajectory has beside its prompt (`arkdev test plugin` records one)",
+            "no recorded test of plugins: samples come from the job's data, and a reply is the "
+            "only thing that a trajectory has beside its prompt (`arkdev test plugin` records one)",
         )
     return reader, ()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,11 +107,16 @@ def unit_of_squares(values: Sequence[float]) -> float:
 
 
 def sample_std(values: Sequence[float]) -> float | None:
-    """Sample standard deviation, divided by n - 1; None for fewer than two values."""
+    """Sample standard deviation, divided by n - 1; None for fewer than two values.
+
+    One past the largest float is the largest float.
+    """
     if len(values) < 2:
         return None
-    mean = mean_of(values)
-    return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
+    unit = unit_of(values)
+    mean = mean_of(values) / unit
+    spread = math.hypot(*(value / unit - mean for value in values)) / math.sqrt(len(values) - 1)
+    return min(spread * unit, sys.float_info.max)
 
 
 def clustered_standard_error(

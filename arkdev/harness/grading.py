@@ -133,6 +133,13 @@ class GroupGrading:
             rewards: list[float | None] = [None] * len(graded)
         else:
             rewards = weighted_rewards(records, num_trajectories=len(graded))
+            too_large = _too_large(counted, rewards)
+            if too_large is not None:
+                verdict = _worst([verdict, Verdict.FAILURE])
+                error = error or (
+                    f"the weighted reward of {graded[too_large].record.trajectory_id} is past the "
+                    f"largest float\nhint: make the weights smaller"
+                )
         is_graded = [rollout.record.verdict is Verdict.SUCCESS for rollout in rollouts]
         return GroupRecord(
             sample_index=sample.index,
@@ -367,6 +374,18 @@ def weighted_rewards(
         reward = sum(w * r for w, r in parts if r is not None)
         rewards.append(None if missing or not math.isfinite(reward) else reward)
     return rewards
+
+
+def _too_large(counted: Sequence[GraderRecord], rewards: Sequence[float | None]) -> int | None:
+    """Return the first member that all of them rewarded, and whose weighted sum is no float."""
+    return next(
+        (
+            index
+            for index, reward in enumerate(rewards)
+            if reward is None and counted and all(r.rewards[index] is not None for r in counted)
+        ),
+        None,
+    )
 
 
 _ORDER = (Verdict.DISCARD, Verdict.RETRY, Verdict.FAILURE, Verdict.SUCCESS)

@@ -2,14 +2,17 @@
 
 Searched for, with case and white space evened out:
 
-* the texts of the critic's and the teacher's context, in every message that the policy was sent;
-* what the sample's `extra` holds under `ANSWER_KEYS`, in the messages that the plugin added.
+* the texts of the critic's and the teacher's context, in every message that the policy was sent,
+  and in what its tools are described with;
+* what the sample's `extra` holds under `ANSWER_KEYS`, also inside of lists and objects, in the
+  messages and tools that the plugin added.
 
 Not called a leak, because it happens in good plugins:
 
 * short answers (below `MIN_LETTERS` letters and digits, or `MIN_WIDE` of them when they are not
   ASCII): "yes", "3", a city's name are in many a prompt by chance;
 * an answer in the dataset line's own messages (options to choose from);
+* an answer among the values that a tool's argument may have (`enum`);
 * an answer in what a tool returned: finding it is a search agent's work;
 * what the policy itself had said before.
 
@@ -44,6 +47,7 @@ ANSWER_KEYS = (
     "target",
 )
 """Of `extra`, in any case."""
+TOOLS = "tools"
 MIN_LETTERS = 12
 MIN_WIDE = 6
 
@@ -58,6 +62,7 @@ class Leak:
     message: int | None
     """Place of the message among the trajectory's, from 0; None: it does not end with it."""
     role: str
+    """Of the message; `TOOLS` where it is what a tool is described with."""
 
 
 def find_leaks(
@@ -82,6 +87,7 @@ def find_leaks(
         return []
     of_policy = set(policy_answers(trajectory))
     line = {_even(text) for message in sample.get("messages") or () for text in _texts(message)}
+    line |= {_even(text) for text in _strings(sample.get("tools"))}
     leaks: dict[str, Leak] = {}
     said = ""
     for place, message in _places(trajectory, beside):
@@ -98,6 +104,10 @@ def find_leaks(
             known = wanted in said or (what.startswith("extra.") and any(wanted in p for p in line))
             if what not in leaks and wanted in text and not known:
                 leaks[what] = Leak(trajectory.trajectory_id, what, place, role)
+    for text in map(_even, _strings(beside.tools, without="enum")):
+        for what, wanted in [] if text in line else [*hidden, *answers]:
+            if what not in leaks and wanted in text:
+                leaks[what] = Leak(trajectory.trajectory_id, what, None, TOOLS)
     return list(leaks.values())
 
 
@@ -120,10 +130,24 @@ def _answers(extra: Any) -> Iterator[tuple[str, str]]:
     for key, value in extra.items():
         if str(key).lower() not in ANSWER_KEYS:
             continue
-        for each in value if isinstance(value, list | tuple) else [value]:
-            text = _even(str(each)) if isinstance(each, str | int | float) else ""
+        for each in _strings(value):
+            text = _even(each)
             if _is_long_enough(text):
                 yield f"extra.{key}", text
+
+
+def _strings(value: Any, *, without: str = "") -> Iterator[str]:
+    """Yield the texts and numbers in a JSON value; the keys of objects are left out.
+
+    `without` names one whose value is left out, too.
+    """
+    if isinstance(value, Mapping):
+        value = [each for key, each in value.items() if not without or key != without]
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each, without=without)
+    elif isinstance(value, str | int | float):
+        yield str(value)
 
 
 def _is_long_enough(text: str) -> bool:
@@ -138,6 +162,8 @@ def _even(text: str) -> str:
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
     content = message.get("content")
+    if isinstance(thought := message.get("reasoning_content"), str):
+        yield thought
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -16,7 +17,13 @@ from pydantic import (
 )
 
 from arkdev.errors import ConfigurationError
-from arkdev.job.model import JobModel, NoBoolean, located_errors
+from arkdev.job.model import (
+    NO_CHARACTER,
+    JobModel,
+    NoBoolean,
+    is_encodable,
+    located_errors,
+)
 from arkdev.job.problems import KeyPath
 from arkdev.job.references import TeacherConfig
 from arkdev.plugin.runtime import Runtime
@@ -39,16 +46,22 @@ def _environment(value: Any) -> Any:
     """Refuse values that are no text; the environment of a process holds nothing else."""
     if not isinstance(value, dict):
         return {} if value is None else value
-    problems = {
-        str(
-            name
-        ): f"{'nothing' if item is None else type(item).__name__} given; write the value in quotes"
-        for name, item in value.items()
-        if not isinstance(item, str)
-    }
+    problems = {str(name): _env_problem(str(name), item) for name, item in value.items()}
+    problems = {name: problem for name, problem in problems.items() if problem}
     if problems:
         raise located_errors(problems)
     return value
+
+
+def _env_problem(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        given = "nothing" if value is None else type(value).__name__
+        return f"{given} given; write the value in quotes"
+    if not name or "=" in name or "\0" in name:
+        return "no environment can hold this name: it is empty, or has an = or a NUL in it"
+    if not is_encodable(name + value):
+        return NO_CHARACTER
+    return "no environment can hold a NUL, and the value has one" if "\0" in value else ""
 
 
 Weight = Annotated[FiniteFloat, NoBoolean]
@@ -202,6 +215,8 @@ class Pipeline(JobModel):
         """Without a reward nothing is learned, but for the teacher's signal in OPD (OPD-05)."""
         if cls is not OPDPipeline and all(grader.reward_weight == 0 for grader in graders):
             raise ValueError("every grader has weight 0, so there is no final reward")
+        if not math.isfinite(sum(abs(grader.reward_weight or 0) for grader in graders)):
+            raise ValueError("the weights of the graders add up to more than the largest float")
         return graders
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
@@ -60,6 +60,17 @@ def usable_secrets(secrets: Iterable[str]) -> tuple[str, ...]:
     lines = {line.strip() for secret in whole for line in secret.splitlines()} - whole
     found = whole | {line for line in lines if not (line.isalpha() and line[1:].islower())}
     return tuple(sorted((s for s in found if len(s) >= MIN_SECRET_LENGTH), key=len, reverse=True))
+
+
+def secret_values(envs: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables that are secrets.
+
+    A plain word (``LOG_LEVEL=warning``) under an innocent name is none: masking it would hit the
+    words of the report.
+    """
+    return usable_secrets(
+        value for name, value in envs.items() if has_secret_name(name) or not value.isalpha()
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,8 +6,8 @@ that is never answered. The policy's prompt held those messages all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from arkdev.plugin.conversation import Conversation, canonical, clean_message
@@ -24,6 +24,8 @@ class SentBeside:
     """Each once, the policy's own answers left out."""
     answers: tuple[Message, ...] = ()
     """What the policy answered beside its trajectories."""
+    tools: tuple[Message, ...] = ()
+    """The tools that calls offered, each once: their descriptions are in the prompt too."""
 
 
 NOTHING = SentBeside()
@@ -34,11 +36,21 @@ def beside_of(
 ) -> SentBeside:
     """Compare the calls of an attempt, and the bodies of those that failed, with conversations."""
     bodies = [*(turn.call.body for turn in turns), *failed]
-    return sent_beside(
+    found = sent_beside(
         [body.get("messages", ()) for body in bodies],
         [turn.answer["choices"][0]["message"] for turn in turns],
         kept=[conversation.plain_messages for conversation in kept],
     )
+    return replace(found, tools=tuple(_offered(bodies)))
+
+
+def _offered(bodies: Iterable[Mapping[str, Any]]) -> Iterator[Message]:
+    seen: list[Any] = []
+    for body in bodies:
+        for tool in body.get("tools") or ():
+            if tool not in seen:
+                seen.append(tool)
+                yield tool
 
 
 def sent_beside(

@@ -19,6 +19,7 @@ PATHS = {
         "rollout single_rollout group_rollout single_grader group_grader "
         "GRPOPipeline PPOPipeline OPDPipeline PipelinePluginWrapper"
     ),
+    f"{RESOURCES}.test_instance": "get_or_create_pipeline_plugin_test_instance",
     f"{RESOURCES}.pipeline_plugin": "GRPOPipeline PipelinePluginWrapper rollout",
     "ark_sdk.types.model_customization_job": (
         "ModelReference FoundationModelReference TrainingDataset Data CustomizationType "
@@ -40,7 +41,6 @@ PATHS = {
     "ark_sdk.core.trace": "trace_monitor wrap_inplace_trace observe",
 }
 LATER = {
-    f"{RESOURCES}.test_instance": "get_or_create_pipeline_plugin_test_instance",
     "ark_sdk.core.client.ark": "default_ark_client",
     "ark_sdk.types.foundation_model.foundation_model": "ListFoundationModelVersionsRequest",
 }

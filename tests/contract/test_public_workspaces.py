@@ -506,7 +506,6 @@ LATER_COMMANDS = [
     "pull mcj mcj-x --include-data",
     "upgrade --dry-run",
     "login",
-    "test pipeline_plugin --fn plugin.grader:grader --request {}",
 ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from arkdev.errors import ExitCode
 from arkdev.faas_emulator.deployments import WORKSPACE
+from arkdev.faas_emulator.image_plan import workspace_id
 from tests.integration.faas_runs import OPENAI, logged, records
 from tests.integration.workspace import Workspace, away_from_the_user
 
@@ -65,7 +66,19 @@ def workspace(engine, tmp_path, monkeypatch):
 
 
 async def left_of(engine, workspace):
-    return await engine.containers({WORKSPACE: str(workspace.root)})
+    return await engine.containers({WORKSPACE: workspace_id(workspace.root)})
+
+
+async def running_here(engine, workspace):
+    """Start a run that does not end; return it once it has printed something."""
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "60"))
+    run = workspace.start("test", "plugin", "--faas", "--faas-engine", "container", "--out", "r")
+    log = workspace.root / "r" / "logs" / "plugin.jsonl"
+    limit = time.monotonic() + 90
+    while not log.exists() and time.monotonic() < limit:
+        time.sleep(0.1)  # noqa: ASYNC251
+    assert await left_of(engine, workspace)
+    return run
 
 
 def test_the_records_are_those_of_the_run_in_process(workspace):
@@ -98,14 +111,27 @@ def test_only_the_container_of_a_call_that_takes_too_long_is_gone(workspace):
 
 
 async def test_ctrl_c_leaves_no_container(workspace, engine):
-    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "60"))
-    run = workspace.start("test", "plugin", "--faas", "--faas-engine", "container", "--out", "r")
-    log = workspace.root / "r" / "logs" / "plugin.jsonl"
-    limit = time.monotonic() + 90
-    while not log.exists() and time.monotonic() < limit:
-        time.sleep(0.1)  # noqa: ASYNC251
-    assert await left_of(engine, workspace)
+    run = await running_here(engine, workspace)
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=60)
     assert run.returncode == ExitCode.INTERRUPTED
     assert await left_of(engine, workspace) == []
+
+
+async def test_what_kill_9_leaves_is_removed_by_the_next_run_which_says_so(workspace, engine):
+    run = await running_here(engine, workspace)
+    run.kill()
+    run.communicate(timeout=60)
+    assert await left_of(engine, workspace)
+    workspace.write("plugins/rollout.py", ROLLOUT)
+    again = workspace.start("test", "plugin", "--faas", "--faas-engine", "container")
+    _, said = again.communicate(timeout=90)
+    assert "removed what an arkdev that was killed had left: " in said.decode()
+    assert await left_of(engine, workspace) == []
+
+
+def test_what_arkdev_asks_of_its_engine_is_no_service_of_the_plugins(workspace):
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "1"))
+    run = workspace.run(faas=True, faas_engine="container", concurrency=3)
+    assert run.summary.functions[0].num_instances > 2  # most were started for a call
+    assert run.summary.services == ()

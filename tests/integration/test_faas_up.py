@@ -77,7 +77,9 @@ def instances_of(kept):
         ["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
     )
     lines = [line.split(None, 2) for line in told.stdout.splitlines()[1:]]
-    return [int(p) for p, parent, args in lines if int(parent) == kept["pid"] and "worker" in args]
+    found = [int(p) for p, of, args in lines if int(of) == kept["pid"] and "worker" in args]
+    assert found
+    return found
 
 
 def test_a_deployment_is_called_watched_read_and_ended(workspace, arkdev):
@@ -111,7 +113,6 @@ def test_a_deployment_is_called_watched_read_and_ended(workspace, arkdev):
     assert [line.split()[3:5] for line in of_one.out.splitlines()] == [["req-2", "grading"]]
     assert arkdev("faas", "logs", "--fn", "two").exit_code == 2
     pids = instances_of(kept)
-    assert pids
     down = arkdev("faas", "down")
     assert (down.exit_code, down.out) == (0, f"deployment {kept['id']} is down\n")
     for pid in (kept["pid"], *pids):

@@ -291,7 +291,7 @@ def test_a_recorded_run_gives_the_form_that_no_prompt_shows(
     script = workspace.script({"content": "~~ Paris ~~ checked"})
     told = arkdev("test", "grader", "--attack")
     assert told.exit_code == 3
-    assert "no recorded run" in told.err
+    assert "no recorded test of plugins" in told.err
     arkdev("test", "plugin", "--script", str(script))
     told = arkdev("test", "grader", "--attack")
     assert told.exit_code == 0, told.out

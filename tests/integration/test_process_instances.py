@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
+from arkdev.errors import InstanceError
 from arkdev.faas_emulator.process_instance import ProcessLauncher
 from arkdev.faas_emulator.worker.confinement import end_processes_of
 from arkdev.plugin.decorators import PluginKind
@@ -237,3 +242,42 @@ def test_when_arkdev_is_killed_its_instances_end_and_the_next_one_removes_their_
     code = f"class Nothing:\n    def write_to(self, folder): pass\n{again}"
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, check=True)
     assert list(temporary.iterdir()) == []
+
+
+async def test_a_launcher_that_is_cancelled_while_it_unpacks_the_package_leaves_nothing(
+    tmp_path, monkeypatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def write_to(self, folder: Path) -> None:
+            has_begun.set()
+            may_go_on.wait(10)
+
+    preparing = asyncio.ensure_future(ProcessLauncher(Slow()).prepare())
+    assert await asyncio.to_thread(has_begun.wait, 10)
+    preparing.cancel()
+    await asyncio.sleep(0.05)
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await preparing
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("refused", ["os.pipe", "pathlib.Path.mkdir"])
+async def test_an_instance_for_which_the_system_has_no_room_says_so(
+    deployment,  # noqa: F811
+    monkeypatch,
+    refused,
+):
+    await deployment.launcher().prepare()
+
+    def refuse(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(refused, refuse)
+    with pytest.raises(InstanceError, match="Too many open files"):
+        await deployment.start()

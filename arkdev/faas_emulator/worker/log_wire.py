@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,7 +36,9 @@ RECORD_SEPARATOR = b"\x1e"
 MAX_FRAME_BYTES = 4096
 """What a pipe takes in one piece (PIPE_BUF of Linux): frames of several writers never mix."""
 MAX_LINE_BYTES = 1_048_576
-"""A longer line comes in pieces of this size."""
+"""A longer line comes in pieces of at most this size."""
+_HELD_BYTES = 16_384
+"""Of a line that is cut into pieces: the last bytes, since a secret may go on after them."""
 _FIRST_TEXT_CHARS = 2048
 """Tried for one frame; less where characters take several bytes in ASCII."""
 
@@ -113,10 +115,15 @@ def text_frames(
         start += size
 
 
-class _Line:
-    """The part of a line that has come so far."""
+def _as_it_is(data: bytes) -> bytes:
+    return data
 
-    def __init__(self) -> None:
+
+class _Line:
+    """The part of a line that has come so far; `mask` as `OutputReader` has it."""
+
+    def __init__(self, mask: Callable[[bytes], bytes]) -> None:
+        self._mask = mask
         self._parts = bytearray()
 
     def add(self, data: bytes) -> list[bytes]:
@@ -124,28 +131,38 @@ class _Line:
         self._parts += data
         *whole, rest = self._parts.split(b"\n") if b"\n" in data else [self._parts]
         self._parts = rest
-        while len(self._parts) > MAX_LINE_BYTES:
-            whole.append(self._parts[:MAX_LINE_BYTES])
-            self._parts = self._parts[MAX_LINE_BYTES:]
-        return [bytes(line) for line in whole]
+        return [bytes(line) for line in whole] + self._pieces()
 
     def rest(self) -> list[bytes]:
         """Take what waits: the line has no end."""
         rest, self._parts = self._parts, bytearray()
         return [bytes(rest)] if rest else []
 
+    def _pieces(self) -> list[bytes]:
+        if len(self._parts) <= MAX_LINE_BYTES:
+            return []
+        data = self._mask(bytes(self._parts))
+        end = max(len(data) - _HELD_BYTES, 0)
+        self._parts = bytearray(data[end:])
+        begins = range(0, end, MAX_LINE_BYTES)
+        return [data[begin : min(begin + MAX_LINE_BYTES, end)] for begin in begins]
+
 
 class OutputReader:
-    """Reads one stream of an instance, in whatever pieces it comes."""
+    """Reads one stream of an instance, in whatever pieces it comes.
 
-    def __init__(self, stream: Stream) -> None:
+    `mask` takes the secrets out of a line that is cut into pieces: in these nobody finds them.
+    """
+
+    def __init__(self, stream: Stream, *, mask: Callable[[bytes], bytes] = _as_it_is) -> None:
         self._stream: Stream = stream
+        self._mask = mask
         self._frame: bytearray | None = None
         """The frame that has begun, without its separator."""
         self._printed: dict[str, _Line] = {}
         self._record: list[str] = []
         """The parts of a log record that comes in several frames."""
-        self._raw = _Line()
+        self._raw = _Line(mask)
         self._raw_owner = ""
         self._under_way: dict[str, None] = {}
 
@@ -208,7 +225,7 @@ class OutputReader:
             data, self._record = _bytes("".join(self._record)), []
             logger = fields.get("logger", "")
             return [OutputLine(request_id, self._stream, data, fields["at"], level, logger)]
-        line = self._printed.setdefault(request_id, _Line())
+        line = self._printed.setdefault(request_id, _Line(self._mask))
         return [
             self._line(data, request_id, PRINT, at=fields["at"]) for data in line.add(_bytes(text))
         ]

@@ -106,7 +106,8 @@ def share(clusters: Clusters, *, num_future: float, is_binary: bool = True) -> Q
     and DasGupta, "Interval Estimation for a Binomial Proportion", 2001): with 20 groups either
     alone covers fewer than 85 % at some shares. The number of values is the effective one: divided
     by the design effect of the prompts (Korn and Graubard 1998, also for the factor with Student's
-    t). The share of `num_future` prompts to come by the beta-binomial that follows from Jeffreys'.
+    t). The share of `num_future` prompts to come by the beta-binomial that follows from Jeffreys',
+    and at least as wide as the interval of the true one.
     """
     mean, error = clusters.mean, clusters.standard_error
     problem = too_few(clusters.num_prompts)
@@ -121,9 +122,8 @@ def share(clusters: Clusters, *, num_future: float, is_binary: bool = True) -> Q
     high = max(high, wilson.high or 0.0)
     trials = num_future if is_binary else num_future * number / num_prompts
     trials = max(1.0, trials if is_binary else round(trials))
-    return Quantity(
-        mean, Interval(low, high), Interval(*beta_binomial_shares(trials, a, b, tail=TAIL))
-    )
+    first, last = beta_binomial_shares(trials, a, b, tail=TAIL)
+    return Quantity(mean, Interval(low, high), Interval(min(first, low), max(last, high)))
 
 
 def _wilson(mean: float, number: float) -> Interval:

@@ -16,6 +16,7 @@ from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.instances import InstanceEnd, InstanceLimits, InstanceUsage
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord, InvocationStatus
+from arkdev.observe.attempt import current_attempt
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import Runtime
 
@@ -96,6 +97,8 @@ class FakeLauncher:
         self.started: list[FakeInstance] = []
         self.ordered_at: list[float] = []
         self.num_starting = self.max_alive = 0
+        self.attempts: list[object] = []
+        """That the starts are made in."""
 
     def limits(self, function: FunctionSpec) -> InstanceLimits:
         return InstanceLimits(None, None)
@@ -104,6 +107,7 @@ class FakeLauncher:
 
     async def start(self, function: FunctionSpec, *, on_log: Any) -> FakeInstance:
         self.ordered_at.append(asyncio.get_running_loop().time())
+        self.attempts.append(current_attempt.get())
         self.num_starting += 1
         self.max_alive = max(self.max_alive, self.num_starting + self.num_alive)
         try:

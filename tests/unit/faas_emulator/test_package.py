@@ -1,6 +1,7 @@
 """Which files of a workspace travel to a function."""
 
 import io
+import json
 import os
 import socket
 import tarfile
@@ -54,6 +55,15 @@ def test_secrets_version_control_environments_runs_and_data_do_not_travel(tmp_pa
     package = packaged(workspace(tmp_path, *FULL))
     assert paths(package) == TRAVELS
     assert any("left out as data: data;" in note for note in package.notes)
+
+
+def test_the_folder_of_a_run_does_not_travel_wherever_it_lies(tmp_path: Path) -> None:
+    of_a_run = ("out/r2/manifest.json", "out/r2/logs/plugin.jsonl", "out/r2/trajectories.jsonl")
+    of_an_app = ("plugins/app/manifest.json", "plugins/app/logs/x")
+    root = workspace(tmp_path, "plugins/a.py", *of_a_run, *of_an_app)
+    manifest = json.dumps({"schema_version": 1, "run_id": "r2", "kind": "test"}, indent=2)
+    (root / "out/r2/manifest.json").write_text(manifest, encoding="utf-8")
+    assert paths(packaged(root)) == {"plugins/a.py", *of_an_app}
 
 
 def test_an_ignored_dot_does_not_take_names_that_only_hold_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from arkdev.errors import InstanceError, PluginTimeoutError
 from arkdev.faas_emulator.records import InvocationStatus
+from arkdev.observe.attempt import current_attempt
 from arkdev.observe.held_calls import HeldCalls
 from tests.unit.faas_emulator.fake_instances import fake_pool, run_virtually
 
@@ -33,6 +34,15 @@ async def test_instances_are_started_on_saturation_up_to_max_replicas():
     await run.pool.close()
     assert run.launcher.num_alive == 0
     assert [record.ending for record in run.ended] == ["closed"] * 3
+
+
+@virtually
+async def test_instances_are_no_part_of_the_attempt_that_needed_one():
+    run = fake_pool(max_concurrency=1, max_replicas=3, failures=[InstanceError("not now")])
+    current_attempt.set(object())  # what belongs to one is counted as its plugin's
+    await asyncio.gather(*(run.call(number) for number in range(5)))
+    assert run.launcher.attempts == [None] * len(run.launcher.attempts) != []
+    await run.pool.close()
 
 
 @virtually

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from arkdev.harness.distributions import (
@@ -21,6 +23,8 @@ def test_standard_deviation_divides_by_n_minus_1():
     assert sample_std([1.0, 3.0]) == pytest.approx(2**0.5)
     assert sample_std([0.1] * 7) == 0.0
     assert sample_std([1.0]) is None
+    assert sample_std([1e308, -1e308] * 12) == pytest.approx(1e308 * (24 / 23) ** 0.5)
+    assert sample_std([1.7e308, -1.7e308]) == sys.float_info.max
 
 
 def test_rewards_whose_sum_is_no_float_still_have_a_mean_and_an_error():

@@ -139,6 +139,18 @@ def test_weights_add_up_and_missing_stays_missing():
     assert weighted(record(-1.0, 1.0, 0.5)) == [-1.0, -0.5]
 
 
+async def test_a_weighted_reward_that_is_no_float_is_a_failure_that_is_told():
+    @group_grader
+    def large(context, sample, trajectories):
+        return [1.0, 10.0]
+
+    async with running() as run:
+        (group,) = await run.samples(asks, as_grader(large, weight=1e308), n=2)
+    assert (group.verdict, group.rewards) == (Verdict.FAILURE, (1e308, None))
+    assert group.error is not None
+    assert group.error.startswith("the weighted reward of 0.1 is past the largest float")
+
+
 async def test_the_mean_is_over_graded_rollouts_not_over_turns():
     turns = {0: 2, 1: 8, 2: 1}
 

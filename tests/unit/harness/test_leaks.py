@@ -99,3 +99,25 @@ def test_what_the_policy_said_beside_its_trajectory_is_no_leak():
     sample = {"messages": [ASK], "extra": {"answer": LONG}}
     again = user(f"you said {LONG}")
     assert find_leaks(record, sample=sample, beside=SentBeside((again,), (said,))) == []
+
+
+def test_what_a_tool_is_described_with_is_a_part_of_the_prompt():
+    tool = {"type": "function", "function": {"name": "f", "description": f"say {LONG}"}}
+    record = trajectory(messages=(ASK, ANSWER), turns=1)
+    sample = {"messages": [ASK], "extra": {"answer": LONG}}
+    offered = SentBeside(tools=(tool,))
+    (leak,) = find_leaks(record, sample=sample, beside=offered)
+    assert (leak.what, leak.message, leak.role) == ("extra.answer", None, "tools")
+    assert find_leaks(record, sample={**sample, "tools": [tool]}, beside=offered) == []
+    choice = {"function": {"parameters": {"properties": {"x": {"enum": [LONG, "another"]}}}}}
+    assert find_leaks(record, sample=sample, beside=SentBeside(tools=(choice,))) == []
+
+
+def test_a_thought_that_the_plugin_puts_into_the_mouth_of_the_policy_is_searched():
+    thought = {"role": "assistant", "content": "", "reasoning_content": f"so it is {LONG}"}
+    assert leaks(ASK, thought, user("go on"), ANSWER) == [("extra.answer", 1, "assistant")]
+
+
+def test_an_answer_inside_of_an_object_is_searched_for():
+    nested = {"answer": {"text": LONG, "aliases": ["x"]}, "reference": [{"value": "no such text"}]}
+    assert leaks(user(f"it is {LONG}"), ANSWER, extra=nested) == [("extra.answer", 0, "user")]

@@ -281,6 +281,11 @@ def test_values_out_of_their_limits_are_refused(changes: dict[str, Any], place: 
             "every grader has weight 0",
         ),
         (
+            {"graders": [{"plugin": f"p:{name}", "weight": 1e308} for name in "fg"]},
+            "custom_rl_pipeline.graders",
+            "add up to more than the largest float",
+        ),
+        (
             {**PIPELINE, "rollout": {"plugin": "p:r", "weight": 0.5}},
             "custom_rl_pipeline.rollout",
             "a rollout has no weight",

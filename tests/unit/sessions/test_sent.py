@@ -1,6 +1,6 @@
 """What calls sent beside what the trajectories end with."""
 
-from arkdev.sessions.sent import NOTHING, sent_beside
+from arkdev.sessions.sent import NOTHING, beside_of, sent_beside
 
 ASK = {"role": "user", "content": "which?"}
 HINT = {"role": "system", "content": "the answer is 42"}
@@ -29,3 +29,9 @@ def test_what_was_taken_out_again_is_told_once_and_apart_from_the_answers():
 
 def test_a_branch_that_is_kept_elsewhere_is_not_beside():
     assert sent_beside([[ASK], [HINT]], [], kept=[[ASK], [HINT]]) == NOTHING
+
+
+def test_tools_that_calls_offered_are_told_once():
+    tool = {"type": "function", "function": {"name": "f", "description": "d"}}
+    bodies = [{"messages": [ASK], "tools": [dict(tool)]}, {"messages": [ASK], "tools": [tool]}, {}]
+    assert beside_of([], bodies, kept=[]).tools == (tool,)

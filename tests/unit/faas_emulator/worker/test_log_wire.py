@@ -95,8 +95,22 @@ def test_a_line_that_never_ends_is_there_when_its_request_ends():
 
 
 def test_a_line_is_cut_where_it_would_fill_the_memory():
-    lines = said(b"x" * (2 * MAX_LINE_BYTES + 5), b"\n")
-    assert [len(data) for _, _, data in lines] == [MAX_LINE_BYTES, MAX_LINE_BYTES, 5]
+    written = bytes(range(32, 127)) * 25_000
+    lines = said(written, b"\n")
+    assert len(lines) == 4 and max(len(data) for _, _, data in lines) == MAX_LINE_BYTES
+    assert b"".join(data for _, _, data in lines) == written
+
+
+@pytest.mark.parametrize("num_before", [0, 1, 5, 12])
+@pytest.mark.parametrize("piece", [65_536, MAX_LINE_BYTES, 3 * MAX_LINE_BYTES])
+def test_a_secret_is_masked_also_where_a_long_line_is_cut(num_before, piece):
+    line = b"x" * (MAX_LINE_BYTES - num_before) + b"sentinel-key" + b"y" * MAX_LINE_BYTES
+    reader = OutputReader("stdout", mask=lambda data: data.replace(b"sentinel-key", b"***"))
+    parts = [line[begin : begin + piece] for begin in range(0, len(line), piece)]
+    found = [output.data for part in parts for output in reader.feed(part)]
+    found += [output.data for output in reader.close()]
+    assert b"".join(found) == line.replace(b"sentinel-key", b"***")
+    assert not [data for data in found if b"key" in data or b"sent" in data]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,21 @@ def test_hard_and_easy_prompts_are_told_apart() -> None:
     assert (hard.pass_at_k[-1].chance.value, easy.pass_at_k[0].chance.value) == (0.0, 1.0)
 
 
+def test_a_bin_of_a_few_scraps_has_no_interval() -> None:
+    """Of 96 prompts that are solved 3 times in 10, less than one is expected among the easiest."""
+    random = Random(5)
+    groups = [solved(i, sum(random.random() < 0.3 for _ in range(8)), 8) for i in range(96)]
+    found = forecast_solving(run(groups, 8), SIZE)
+    assert found is not None
+    easiest = found.difficulty[-1]
+    assert easiest.low == 4 and easiest.num_groups < 5
+    for one in found.difficulty:
+        for passed in one.pass_at_k:
+            assert (passed.chance.true is None) == (one.num_groups < 5)
+            assert passed.chance.value is not None
+    assert "an interval needs 5" in easiest.pass_at_k[0].chance.why
+
+
 def test_groups_that_miss_a_reward_are_left_out_and_counted() -> None:
     cut = group(2, [1.0, 1.0], num_members=4)
     found = forecast_solving(run([solved(0, 4, 4), left(1, 4), cut], 4), SIZE)
