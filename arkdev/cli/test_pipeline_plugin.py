@@ -184,16 +184,17 @@ def _call(
 
 
 def _answer(outcome: RequestOutcome) -> dict[str, Any]:
-    """The answer as it is shown: secrets masked, every field of a result, numbers that JSON has."""
+    """The answer as it is shown: secrets masked, every field of a result, in JSON alone."""
     from pydantic_core import to_jsonable_python
 
-    from arkdev.runs.masking import masked_value
+    from arkdev.runs.lines import cleaned
 
     document = outcome.answer.document
     if outcome.exit_code == 0:
         document = {"result": outcome.result().model_dump()}
-    plain = to_jsonable_python(document, inf_nan_mode="strings")
-    answer: dict[str, Any] = masked_value(plain, secrets=outcome.secrets)
+    plain = to_jsonable_python(document)
+    # under the name of a field that may hold anything
+    answer: dict[str, Any] = cleaned({"extra": plain}, secrets=outcome.secrets)["extra"]
     return answer
 
 
