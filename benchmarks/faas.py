@@ -19,10 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,99 +27,24 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from arkdev.errors import EngineError, MissingExtraError  # noqa: E402
-from arkdev.faas_emulator.engine import open_engine  # noqa: E402
 from arkdev.faas_emulator.gateway import FunctionGateway  # noqa: E402
-from arkdev.faas_emulator.image import build_image  # noqa: E402
 from arkdev.faas_emulator.instance_client import HttpInstanceClient  # noqa: E402
-from arkdev.faas_emulator.pool import Pool, PoolEvents  # noqa: E402
-from arkdev.faas_emulator.worker import wire  # noqa: E402
-from arkdev.flows.faas_instances import instance_source  # noqa: E402
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind  # noqa: E402
-from arkdev.flows.faas_up import UpRequest, plan_up  # noqa: E402
+from benchmarks.faas_containers import measure_cold, measure_rebuild  # noqa: E402
 from benchmarks.faas_forecast import measure_forecasts  # noqa: E402
+from benchmarks.faas_workspace import (  # noqa: E402
+    BODY,
+    DATA,
+    WORK,
+    opened,
+    timed,
+    wait_until_it_answers,
+    write_workspace,
+)
 
 PARTS = ("overhead", "cold", "rebuild", "throughput", "scale", "forecast")
 REQUIREMENT = "functions-framework==3.8.2"
 ENVIRONMENT = ROOT / ".cache" / "functions-framework"
-WORK = """
-def reward_of(document):
-    text = document["trajectory"]["messages"][-1]["content"]
-    return float(sum(map(ord, text)) % 7) / 6
-"""
-PLUGIN = """
-from arkdev import PluginInstance, Runtime, single_grader
-from plugins.work import reward_of
-
-
-@single_grader(runtime=Runtime(max_concurrency=%d, max_replicas=%d))
-async def grade(context, sample, trajectory):
-    return reward_of({"trajectory": {"messages": [{"content": trajectory.messages[-1].content}]}})
-"""
-SERVED = """
-import functions_framework
-from plugins.work import reward_of
-
-
-@functions_framework.http
-def grade(request):
-    return {"result": reward_of(request.get_json())}
-"""
-BODY = {
-    "context": {},
-    "sample": {"messages": [{"role": "user", "content": "12 + 7 = ?"}]},
-    "trajectory": {
-        "messages": [
-            {"role": "user", "content": "12 + 7 = ?"},
-            {"role": "assistant", "content": "nineteen"},
-        ]
-    },
-}
-DATA = json.dumps(BODY).encode()
-LABEL = "arkdev.benchmark"
 _SLOW_S = 4.0
-
-
-def write_workspace(root: Path, *, max_concurrency: int = 100, max_replicas: int = 1) -> None:
-    """A workspace with one grader."""
-    (root / "plugins").mkdir()
-    (root / "plugins" / "__init__.py").write_text("", encoding="utf-8")
-    (root / "plugins" / "work.py").write_text(WORK, encoding="utf-8")
-    (root / "plugins" / "bench.py").write_text(
-        PLUGIN % (max_concurrency, max_replicas), encoding="utf-8"
-    )
-    (root / "main.py").write_text(SERVED, encoding="utf-8")
-    (root / "requirements.txt").write_text("", encoding="utf-8")
-    (root / "arkworkspace.toml").write_text("", encoding="utf-8")
-
-
-def planned(root: Path, kind: InstanceKind) -> FaasPlan:
-    """The grader as a function."""
-    return plan_up(UpRequest(start=root, functions=("plugins.bench:grade",), kind=kind))
-
-
-@asynccontextmanager
-async def opened(root: Path) -> AsyncIterator[tuple[Pool, HttpInstanceClient]]:
-    """A pool of the grader in child processes."""
-    plan = planned(root, InstanceKind.PROCESS)
-    async with instance_source(plan, say=lambda _: None) as source:
-        assert source is not None
-        (function,) = plan.functions
-        launcher = (await source.launcher_for([function.spec])).launcher
-        client = HttpInstanceClient()
-        pool = Pool(function.spec, launcher, client, PoolEvents())
-        try:
-            yield pool, client
-        finally:
-            await pool.close()
-            await client.close()
-            await launcher.close()
-
-
-async def timed(call: Callable[[], Awaitable[Any]]) -> float:
-    """Return the seconds of one call."""
-    started = time.perf_counter()
-    await call()
-    return time.perf_counter() - started
 
 
 async def measure_overhead(root: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -151,111 +73,6 @@ async def measure_overhead(root: Path, options: argparse.Namespace) -> dict[str,
         "ratio": p50["front door"] / p50["bare"],
         "aim": "front door at most 5 ms over bare",
         "is_met": p50["front door"] - p50["bare"] <= 5,
-    }
-
-
-async def measure_cold(root: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """A start by the launcher, and a bare `docker run` of the same image, in turns."""
-    engine = await open_engine()
-    await engine.close()
-    write_workspace(root)
-    plan = planned(root, InstanceKind.CONTAINER)
-    said: list[str] = []
-    ours, bare = [], []
-    async with instance_source(plan, say=said.append) as source:
-        assert source is not None
-        (function,) = plan.functions
-        launcher = (await source.launcher_for([function.spec])).launcher
-        try:
-            for _ in range(options.starts):
-                started = time.perf_counter()
-                instance = await launcher.start(function.spec, on_log=lambda _: None)
-                ours.append(time.perf_counter() - started)
-                image = await asyncio.to_thread(_image_of, instance.id)
-                await instance.stop()
-                bare.append(await asyncio.to_thread(_docker_run, image))
-        finally:
-            await launcher.close()
-    ratio = statistics.median(ours) / statistics.median(bare)
-    return {
-        "start_s": statistics.median(ours),
-        "docker_run_s": statistics.median(bare),
-        "ratio": ratio,
-        "aim": "at most 1.3 times docker run",
-        "is_met": ratio <= 1.3,
-    }
-
-
-def _docker(*arguments: str) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def _image_of(container: str) -> str:
-    return _docker("inspect", "--format", "{{.Config.Image}}", container)
-
-
-def _docker_run(image: str) -> float:
-    """Return how long a bare container of the image takes until it answers."""
-    started = time.perf_counter()
-    variables = {wire.PORT_VARIABLE: "8000", wire.FUNCTION_VARIABLE: "plugins.bench:grade"}
-    given = [part for name, value in variables.items() for part in ("-e", f"{name}={value}")]
-    container = _docker("run", "-d", "--label", LABEL, *given, image)
-    try:
-        address = _docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", container)
-        wait_until_it_answers(f"http://{address}:8000/", within_s=60)
-        return time.perf_counter() - started
-    finally:
-        _docker("rm", "-f", container)
-
-
-def wait_until_it_answers(url: str, *, within_s: float) -> None:
-    """Ask until an answer comes."""
-    until = time.monotonic() + within_s
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    while True:
-        try:
-            opener.open(url, timeout=1).close()
-            return
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-
-
-async def measure_rebuild(root: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The image after an edit of the plugin, and where nothing has changed."""
-    engine = await open_engine()
-    write_workspace(root)
-    took: dict[str, list[float]] = {"first": [], "edit": [], "same": []}
-
-    async def build(what: str) -> None:
-        plan = planned(root, InstanceKind.CONTAINER)
-        started = time.perf_counter()
-        await build_image(
-            plan.package, plan.requirements, engine=engine.images, on_output=lambda _: None
-        )
-        took[what].append(time.perf_counter() - started)
-
-    try:
-        await build("first")
-        for number in range(options.starts):
-            file = root / "plugins" / "work.py"
-            file.write_text(f"{WORK}\n# edit {number} {time.time()}\n", encoding="utf-8")
-            await build("edit")
-            await build("same")
-    finally:
-        await engine.close()
-    edit_s = statistics.median(took["edit"])
-    return {
-        "first_s": took["first"][0],
-        "edit_s": edit_s,
-        "same_s": statistics.median(took["same"]),
-        "ratio": edit_s / took["first"][0],
-        "aim": "under a second after an edit",
-        "is_met": edit_s < 1,
     }
 
 

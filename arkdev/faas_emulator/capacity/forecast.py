@@ -35,7 +35,7 @@ _RANGE = (0.05, 0.95)
 _MAX_POINTS = 40
 _WARM_UP = 0.1
 """Share of the calls of a Poisson load that is left out: it begins with nothing under way."""
-_NUM_ARRIVALS = 2000
+_NUM_ARRIVALS = 1200
 _TIMES_OFFERED = 10
 """More places than so many times the calls that are served at once are of no use."""
 

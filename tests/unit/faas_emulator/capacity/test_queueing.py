@@ -18,7 +18,7 @@ from tests.unit.faas_emulator.capacity.functions import exponential, fixed, sett
 LOAD = Load(rate=2.8, service_s=1.0, num_servers=4)
 
 
-def waits(works, *, num_calls=6000, num_runs=3):
+def waits(works, *, num_calls=6000, num_runs=4):
     found = []
     for seed in range(num_runs):
         # two instances of two calls each: four servers

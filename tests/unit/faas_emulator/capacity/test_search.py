@@ -15,10 +15,10 @@ EFFORT = Effort((1, 4, 8, 16), 64, 2)
 ENOUGH = MemoryFit(100.0, 1.0, 0.0, 120.0, 16, is_told=True)
 
 
-def planner(*, cpu_share=0.0, target=Target(), memory=ENOUGH, load=None, **more):  # noqa: B008
+def planner(*, cpu_share=0.0, target=Target(), memory=ENOUGH, load=None, effort=EFFORT, **more):  # noqa: B008
     fit = fit_service(measured(cpu_share=cpu_share, waves=[8] * 6))
     job = Job({"answer": fit}, load or Batch(16, 2, 16))
-    return Planner(job, {"answer": memory}, target, effort=EFFORT, **more)
+    return Planner(job, {"answer": memory}, target, effort=effort, **more)
 
 
 def plan(**what):
@@ -77,7 +77,7 @@ def test_todays_settings_are_in_the_table_and_less_certain_rows_are_marked():
 
 
 def test_a_poisson_load_gets_enough_places():
-    found = plan(load=Arrivals(1.0), target=Target(p99_s=20))
+    found = plan(load=Arrivals(1.0), target=Target(p99_s=20), effort=Effort((8,), 0, 1))
     chosen = found.chosen
     assert chosen.runtime.max_concurrency * chosen.runtime.max_replicas > 10  # 10 s at 1 a second
     assert chosen.forecast.utilisation.value < 1
