@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from arkdev.faas_emulator.engine import open_engine
-from arkdev.faas_emulator.image import build_image
+from arkdev.faas_emulator.engines.engine import open_engine
+from arkdev.faas_emulator.images.image import build_image
 from arkdev.faas_emulator.worker import wire
 from arkdev.flows.faas_instances import instance_source
 from arkdev.flows.faas_plan import InstanceKind

@@ -28,9 +28,9 @@ from typing import Any
 
 from arkdev.errors import BuildError
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.package import PackageFile, PluginPackage
-from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.packages.package import PackageFile, PluginPackage
+from arkdev.faas_emulator.packages.package_files import REQUIREMENTS_FILE
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.plugin.runtime import Runtime
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, UsageError
-from arkdev.faas_emulator.owners import is_gone, is_here, read_owner, this_process
+from arkdev.faas_emulator.engines.owners import is_gone, is_here, read_owner, this_process
 from arkdev.runs.lines import LineFile
 
 OWNER_FILE = "owner.txt"

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arkdev.errors import EngineError, MissingExtraError, UsageError
-from arkdev.faas_emulator.deployments import sweep
-from arkdev.faas_emulator.engine import open_engine
-from arkdev.faas_emulator.function_folder import remove_left_folders
+from arkdev.faas_emulator.engines.deployments import sweep
+from arkdev.faas_emulator.engines.engine import open_engine
 from arkdev.faas_emulator.kept_deployments import KeptDeployment, KeptDeployments
+from arkdev.faas_emulator.processes.function_folder import remove_left_folders
 from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.flows.faas_plan import InstanceKind
 from arkdev.job.workspace import find_workspace

@@ -10,11 +10,11 @@ from typing import Any
 from arkdev.errors import UsageError
 from arkdev.faas_emulator.functions import FunctionSpec, function_of
 from arkdev.faas_emulator.host import FaasHost
-from arkdev.faas_emulator.package import PluginPackage, plugin_package
-from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
-from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
-from arkdev.faas_emulator.written_secrets import written_secrets
+from arkdev.faas_emulator.packages.package import PluginPackage, plugin_package
+from arkdev.faas_emulator.packages.package_files import REQUIREMENTS_FILE
+from arkdev.faas_emulator.packages.undeclared import UndeclaredVariable, undeclared_variables
+from arkdev.faas_emulator.packages.written_secrets import written_secrets
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
 from arkdev.flows.plugin_references import with_reference
 from arkdev.flows.test_request import PluginTestRequest

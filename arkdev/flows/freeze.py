@@ -9,16 +9,29 @@ from difflib import unified_diff
 from pathlib import Path
 
 from arkdev.errors import OutputError, RequirementsError, WorkspaceError
-from arkdev.faas_emulator.freeze import Frozen, Pin, freeze
-from arkdev.faas_emulator.frozen_hashes import with_hashes
-from arkdev.faas_emulator.frozen_text import FrozenText, merged, read_author
-from arkdev.faas_emulator.installed_packages import default_interpreter, read_environment
-from arkdev.faas_emulator.package import plugin_package
-from arkdev.faas_emulator.platforms import DEFAULT_PLATFORM, DEFAULT_PYTHON, Target, target
-from arkdev.faas_emulator.plugin_imports import find_imports, own_files
-from arkdev.faas_emulator.requirement_lines import RequirementsText, decoded_file, logical_lines
-from arkdev.faas_emulator.requirement_sources import shown
-from arkdev.faas_emulator.requirements import LineFinding, Requirements, judge_requirements
+from arkdev.faas_emulator.freezing.freeze import Frozen, Pin, freeze
+from arkdev.faas_emulator.freezing.frozen_hashes import with_hashes
+from arkdev.faas_emulator.freezing.frozen_text import FrozenText, merged, read_author
+from arkdev.faas_emulator.freezing.installed_packages import default_interpreter, read_environment
+from arkdev.faas_emulator.freezing.plugin_imports import find_imports, own_files
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.requirement_files.platforms import (
+    DEFAULT_PLATFORM,
+    DEFAULT_PYTHON,
+    Target,
+    target,
+)
+from arkdev.faas_emulator.requirement_files.requirement_lines import (
+    RequirementsText,
+    decoded_file,
+    logical_lines,
+)
+from arkdev.faas_emulator.requirement_files.requirement_sources import shown
+from arkdev.faas_emulator.requirement_files.requirements import (
+    LineFinding,
+    Requirements,
+    judge_requirements,
+)
 from arkdev.job.paths import shown_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.reader import find_job_file, read_job

@@ -11,9 +11,9 @@ from typing import Any
 
 from arkdev.errors import InstanceError, PluginLoadError
 from arkdev.faas_emulator.functions import FunctionSpec
+from arkdev.faas_emulator.packages.undeclared import undeclared_hint
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.proxy_urls import Inside
-from arkdev.faas_emulator.undeclared import undeclared_hint
 from arkdev.flows.ark_endpoint import envs_for_ark
 from arkdev.flows.environment import secrets_among
 from arkdev.flows.faas_instances import Say, instance_source

@@ -22,11 +22,11 @@ from typing import Any
 from arkdev.errors import ExitCode, InstanceError, UsageError
 from arkdev.faas_emulator.answers import Answer
 from arkdev.faas_emulator.deployed_code import CodeChanges, CodeStore, DeployedCode
-from arkdev.faas_emulator.package import plugin_package
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.packages.undeclared import undeclared_variables
 from arkdev.faas_emulator.pool import PoolEvents
 from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
-from arkdev.faas_emulator.undeclared import undeclared_variables
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.flows.faas_plan import (

@@ -12,8 +12,8 @@ from urllib.request import urlopen
 import pytest
 
 from arkdev.endpoints.scripted.server import ScriptedServer
-from arkdev.faas_emulator.deployments import OWNER
-from arkdev.faas_emulator.image_plan import WORKSPACE_LABEL, workspace_id
+from arkdev.faas_emulator.engines.deployments import OWNER
+from arkdev.faas_emulator.images.image_plan import WORKSPACE_LABEL, workspace_id
 
 pytestmark = pytest.mark.docker
 

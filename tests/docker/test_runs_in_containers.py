@@ -8,8 +8,8 @@ import time
 import pytest
 
 from arkdev.errors import ExitCode
-from arkdev.faas_emulator.deployments import WORKSPACE
-from arkdev.faas_emulator.image_plan import workspace_id
+from arkdev.faas_emulator.engines.deployments import WORKSPACE
+from arkdev.faas_emulator.images.image_plan import workspace_id
 from tests.integration.faas_runs import OPENAI, logged, records
 from tests.integration.workspace import Workspace, away_from_the_user
 

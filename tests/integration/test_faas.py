@@ -14,7 +14,7 @@ import pytest
 
 from arkdev.cli.documents import json_schema
 from arkdev.errors import ExitCode, PluginLoadError, UsageError
-from arkdev.faas_emulator.requirements import RequirementsError
+from arkdev.faas_emulator.requirement_files.requirements import RequirementsError
 from arkdev.flows.test_plan import plan_test
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.runs.reader import RunReader

@@ -16,8 +16,8 @@ from textwrap import dedent
 
 import pytest
 
-from arkdev.faas_emulator.frozen_text import SECTION
-from arkdev.faas_emulator.requirements import read_requirements
+from arkdev.faas_emulator.freezing.frozen_text import SECTION
+from arkdev.faas_emulator.requirement_files.requirements import read_requirements
 from arkdev.flows.init_workspace import TEMPLATES, create_workspace
 from tests.integration.workspace import Command, Workspace
 

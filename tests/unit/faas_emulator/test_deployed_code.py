@@ -9,8 +9,8 @@ import pytest
 from arkdev.errors import BuildError
 from arkdev.faas_emulator.deployed_code import KEPT_S, CodeChanges, CodeStore
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.package import PackageFile, PluginPackage
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.packages.package import PackageFile, PluginPackage
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.faas_emulator.state_folder import state_folder_of
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import Runtime
