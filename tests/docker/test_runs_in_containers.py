@@ -16,6 +16,7 @@ from tests.integration.workspace import Workspace, away_from_the_user
 pytestmark = pytest.mark.docker
 
 ROLLOUT = """
+    import asyncio
     from arkdev import RolloutResult, Runtime, rollout
 
     @rollout(runtime=Runtime(max_concurrency=1, max_replicas=2))
@@ -24,6 +25,7 @@ ROLLOUT = """
         messages = [message.model_dump() for message in sample.messages]
         completion = await client.chat.completions.create(model="m", messages=messages)
         print("asked", sample.extra["number"])
+        await asyncio.sleep(1)  # else one instance has answered all before there is another
         return RolloutResult(extra={"text": completion.choices[0].message.content})
 """
 ENDLESS = """
