@@ -26,8 +26,6 @@ class MeasuredCall:
     """Of an attempt that failed before."""
     is_timeout: bool = False
     """It was given up: it would have taken longer than `service_s`."""
-    is_first: bool = False
-    """It waited for its instance to start."""
 
     @property
     def ended_s(self) -> float:
