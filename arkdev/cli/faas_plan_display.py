@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from arkdev.faas_emulator.capacity.fitting import ServiceFit
 from arkdev.faas_emulator.capacity.forecast import Arrivals, Estimate, JobForecast
 from arkdev.faas_emulator.capacity.loads import Batch
 from arkdev.faas_emulator.capacity.memory import HEADROOM, MemoryFit
-from arkdev.faas_emulator.capacity.search import QUICK, TAIL, FunctionPlan, Row
+from arkdev.faas_emulator.capacity.search import TAIL, FunctionPlan, Row
 from arkdev.flows.faas_capacity import (
     CapacityAnswer,
     CapacityRequest,
@@ -31,8 +31,8 @@ from arkdev.job.job import Job
 from arkdev.job.paths import shown_path
 from arkdev.runs.reader import RunReader
 
-_MOST_IN_A_REPORT = 1024
-"""Rollouts of a batch that a report plans for: it takes a second or two."""
+_MOST_IN_A_REPORT = 512
+"""Rollouts of a batch that a report plans for: it takes a few seconds."""
 
 
 def print_answer(answer: CapacityAnswer, out: Console, *, price: float | None = None) -> None:
@@ -47,13 +47,18 @@ def print_answer(answer: CapacityAnswer, out: Console, *, price: float | None = 
         out.print(Text(printable(f"note: {note}"), style="dim"), soft_wrap=True)
 
 
-def print_capacity(folder: Path, job: Job | None, out: Console, *, run: str) -> None:
-    """Print what the report of a run with ``--faas`` says of its functions' settings."""
+def print_capacity(
+    folder: Path, job: Job | None, out: Console, *, run: str, say: Callable[[str], None]
+) -> None:
+    """Print what the report of a run with ``--faas`` says of its functions' settings.
+
+    `say` is told that it takes a while.
+    """
     reader = RunReader(folder)
     numbers = None
     if job is not None:
         numbers = JobNumbers(shown_path(job.source), job.batch_size, job.num_generations)
-    request = CapacityRequest(effort=QUICK)
+    request = CapacityRequest()
     try:
         functions = measured_functions(reader)
     except RunError:
@@ -64,6 +69,7 @@ def print_capacity(folder: Path, job: Job | None, out: Console, *, run: str) -> 
         text = f"Which settings {load.num_rollouts:,} rollouts a batch need: arkdev faas plan {run}"
         out.print(Text(text, style="dim"), soft_wrap=True)
         return
+    say("working out which settings the functions need (some seconds) ...")
     answer = plan_capacity(reader, request, job=numbers)
     signs = symbols(out)
     for name, plan in answer.plans.items():
@@ -133,9 +139,8 @@ def _share(estimate: Estimate) -> str:
 
 def _table(answer: CapacityAnswer, plan: FunctionPlan, *, price: float | None) -> Any:
     is_rate = isinstance(answer.load, Arrivals)
-    per = "hour" if is_rate else "batch"
-    headers = ["setting", "p99", "9 of 10", "queued p99", "late", "cold", "busy"]
-    headers += ["" if is_rate else "makespan", f"core-h/{per}", f"cost/{per}" if price else ""]
+    headers = ["setting", "p99", "9 of 10", "queue p99", "late"]
+    headers += ["" if is_rate else "makespan", "core-h", "cost" if price else ""]
     return number_table(headers, [_cells(plan, row, price) for row in plan.rows])
 
 
@@ -154,10 +159,8 @@ def _cells(plan: FunctionPlan, row: Row, price: float | None) -> list[str | Text
         f"{duration(tail.low)}..{duration(tail.high)}",
         duration(forecast.queued_p99.value),
         _share(forecast.waits_too_long),
-        _share(forecast.cold),
-        _share(forecast.utilisation),
         duration(row.makespan.value) if row.makespan else "",
-        f"{row.core_hours.value:.3g}",
+        f"{row.core_hours.value:.2g}",
         f"{row.core_hours.value * price:.3g}" if price else "",
     ]
 
@@ -196,9 +199,11 @@ def _where_from(answer: CapacityAnswer, signs: Symbols) -> Iterator[str]:
         )
     for name, fit in answer.fits.items():
         yield f"{name}: {_fit(fit)}; {_memory(answer.memory[name])}"
+    per = "an hour" if isinstance(answer.load, Arrivals) else "a batch"
     yield (
-        "cost: core-hours of all instances, from the order of each to its end, without what is "
-        "idle between batches; what memory costs is not known, so less of it wins between equals"
+        f"cost: core-hours of all instances for {per}, from the order of each to its end, without "
+        "what is idle between batches; what memory costs is not known, so less of it wins between "
+        "equals"
     )
     yield "ranges: nine of ten simulated runs, each of what is as likely as what was measured"
 

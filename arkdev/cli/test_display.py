@@ -186,7 +186,7 @@ class Display:
         if self._plan.faas is not None:
             from arkdev.cli.faas_plan_display import print_capacity
 
-            print_capacity(folder, self._plan.job, self._out, run=run)
+            print_capacity(folder, self._plan.job, self._out, run=run, say=self._say)
 
     def _say_notes(self, outcome: PluginTestOutcome) -> None:
         for note in outcome.notes:

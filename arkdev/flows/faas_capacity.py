@@ -25,7 +25,7 @@ from arkdev.faas_emulator.capacity.measured import (
     MeasuredInstance,
 )
 from arkdev.faas_emulator.capacity.memory import MemoryFit, fit_memory
-from arkdev.faas_emulator.capacity.search import FULL, Effort, FunctionPlan, Planner, Target
+from arkdev.faas_emulator.capacity.search import FunctionPlan, Planner, Target
 from arkdev.faas_emulator.records import InvocationStatus
 from arkdev.harness.functions_report import FUNCTION_EVENT
 from arkdev.plugin.decorators import PluginKind
@@ -54,7 +54,6 @@ class CapacityRequest:
     instance: PluginInstance | None = None
     function: str = ""
     """Only this one."""
-    effort: Effort = FULL
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,6 @@ def plan_capacity(
         memory,
         request.target,
         only_size=request.instance,
-        effort=request.effort,
     )
     plans = planned.plan()
     is_batch = isinstance(load, Batch)

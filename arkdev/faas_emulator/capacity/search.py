@@ -43,7 +43,6 @@ class Effort:
 
 
 FULL = Effort((1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100), 1000, 4)
-QUICK = Effort((1, 4, 8, 16, 32, 64, 100), 300, 2)
 _MOST_RUNS = 10
 _OF_TOGETHER = 20
 """Runs of all functions together, for makespans."""
