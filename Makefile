@@ -33,6 +33,7 @@ bench: .venv/.dev
 	$(BIN)/python benchmarks/tracing.py
 	$(BIN)/python benchmarks/regrading.py
 	$(BIN)/python benchmarks/traffic.py
+	$(BIN)/python benchmarks/faas.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

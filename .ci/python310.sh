@@ -20,7 +20,7 @@ fi
 import sys
 from pathlib import Path
 
-from arkdev.faas_emulator.function_wheel import function_wheel
+from arkdev.faas_emulator.packages.function_wheel import function_wheel
 
 function_wheel(Path(sys.argv[1]))
 WHEEL

@@ -58,6 +58,9 @@ class Silent:
     def on_start(self, plan: Any, folder: Path) -> None:
         """Nothing."""
 
+    def on_progress(self, text: str) -> None:
+        """Nothing."""
+
     def on_turn(self, session: Any) -> None:
         """Nothing."""
 

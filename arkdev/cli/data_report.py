@@ -182,7 +182,7 @@ def _print_duplicates(
 def _job_rows(numbers: JobNumbers) -> Iterator[tuple[str, str]]:
     yield "training", f"{numbers.num_training:,} samples an epoch"
     if numbers.num_validation is not None:
-        yield "validation", f"{numbers.num_validation:,} samples"
+        yield "validation", plural(numbers.num_validation, "sample")
     if numbers.steps_per_epoch is not None:
         steps = (
             f"{plural(numbers.steps_per_epoch, 'step')} an epoch of {numbers.batch_size} samples"

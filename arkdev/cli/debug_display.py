@@ -97,6 +97,7 @@ class DebugDisplay(Display):
             text = headline(outcome.validation, signs=signs)
             self._out.print(Text(" validation  ", style="dim").append_text(text), soft_wrap=True)
         print_forecast(forecast, self._out)
+        self._print_capacity(outcome.folder, run=name or outcome.folder.name)
         self._out.print()
         print_next(outcome.summary, self._out, outcome.folder, name or outcome.folder.name)
         if outcome.steps:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
+from arkdev.cli.faas_plan import PLAN_EXAMPLES, plan
 from arkdev.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def _serve(request: UpRequest, target: Any, *, as_json: bool) -> int:
 
     # what plugins write while they are imported is no part of the result
     keep_results_apart()
-    kept_deployments(_say)
+    deployments = kept_deployments(_say)
+    if request.id:
+        deployments.make_folder(request.id)
     with ExitStack() as stack:
         if target is not None:
             spec = target.resolve(find_workspace(request.start))
@@ -324,7 +327,7 @@ def down(
     deployment: Annotated[
         str, typer.Argument(metavar="[ID]", help="The deployment.", show_default=False)
     ] = "",
-    every: Annotated[bool, typer.Option("--all", help="All deployments of this user.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All of this user on this machine.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout.")
     ] = False,
@@ -336,7 +339,9 @@ def down(
     if every and deployment:
         raise UsageError(f"--all ends every deployment, so {deployment} has no effect")
     deployments = kept_deployments(_say)
-    ended = deployments.all() if every else [chosen(deployments, deployment, start=Path.cwd())]
+    ended = [each for each in deployments.all() if each.is_here]
+    if not every:
+        ended = [chosen(deployments, deployment, start=Path.cwd())]
     for kept in ended:
         stop(deployments, kept, say=_say)
     if as_json:
@@ -346,3 +351,6 @@ def down(
         console().print(f"deployment {kept.id} is down", soft_wrap=True)
     if not ended:
         console().print("no deployment is up")
+
+
+app.command("plan", epilog=PLAN_EXAMPLES)(plan)

@@ -39,7 +39,9 @@ def print_status(found: Sequence[tuple[KeptDeployment, Sequence[FunctionStatus]]
             cells = [cell + " " * (n - cell_len(cell)) for cell, n in zip(row, widths, strict=True)]
             out.print(Text(f"  {'  '.join(cells)}".rstrip(), style=style), soft_wrap=True)
         if any(function.num_calls is None for function in functions):
-            text = f"it does not answer; `arkdev faas down {kept.id}` ends it"
+            text = "of another machine, or of a container on this one: it is seen there"
+            if kept.is_here:
+                text = f"it does not answer; `arkdev faas down {kept.id}` ends it"
             out.print(Text(text, style="yellow"), soft_wrap=True)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.cli.faas_plan_documents import CapacityDocument
 from arkdev.faas_emulator.kept_deployments import KeptFunction
 from arkdev.flows.faas_deployments import FunctionStatus
 
@@ -103,5 +104,6 @@ FAAS_DOCUMENTS: dict[str, type] = {
     "faas-status": FaasStatusDocument,
     "faas-logs": FaasLogsDocument,
     "faas-down": FaasDownDocument,
+    "faas-plan": CapacityDocument,
 }
 """Name of a schema → type of the document."""

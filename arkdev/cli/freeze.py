@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from arkdev.faas_emulator.requirements import LineFinding
+    from arkdev.faas_emulator.requirement_files.requirements import LineFinding
     from arkdev.flows.freeze import FreezeOutcome
 
 _EXAMPLES = """\b
@@ -104,7 +104,7 @@ def _check_flags(*, output: Path | None, dry_run: bool, check: bool) -> None:
 
 def _shown(text: str) -> str:
     """The text with the credentials of URLs masked: comments may hold some."""
-    from arkdev.faas_emulator.requirement_sources import shown
+    from arkdev.faas_emulator.requirement_files.requirement_sources import shown
 
     return "".join(map(shown, text.splitlines(keepends=True)))
 

@@ -39,7 +39,7 @@ def run_interruptible(
     on_programs_ended: Callable[[int], None] | None = None,
     give_up_after_s: float = GIVE_UP_AFTER_S,
 ) -> _T:
-    """Run `work` on an event loop of its own; Ctrl-C and SIGTERM cancel it.
+    """Run `work` on an event loop of its own; Ctrl-C, SIGTERM and a closed terminal cancel it.
 
     Raises `KeyboardInterrupt` when it was interrupted. An async plugin that blocks the loop cannot
     be cancelled: after `give_up_after_s` the process ends with code 130 from another thread.
@@ -73,9 +73,7 @@ def run_interruptible(
             timer.start()
             loop.call_soon_threadsafe(task.cancel)
 
-        before = {
-            number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        before = {number: signal.signal(number, interrupt) for number in _interrupting()}
         try:
             return _run(loop, task)
         except asyncio.CancelledError:
@@ -88,6 +86,14 @@ def run_interruptible(
             end_programs()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _interrupting() -> list[signal.Signals]:
+    """The signals that end a run; under `nohup` a closed terminal does not."""
+    found = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
 
 
 async def _end_what_is_left(tasks: set[asyncio.Task[Any]]) -> None:

@@ -128,8 +128,8 @@ def share(part: int, whole: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 group``, ``3 groups``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """``1 group``, ``3 groups``, ``1,000 groups``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from arkdev.cli.output import console
 from arkdev.cli.progress import counting_bar
 from arkdev.cli.report import headline, render_summary
 from arkdev.cli.report_stalls import advice, sentence
+from arkdev.cli.runs import runs_here
 from arkdev.cli.streams import messages, results
 from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
@@ -167,6 +168,8 @@ class Display:
     def report(self, outcome: PluginTestOutcome) -> None:
         """Print the report."""
         render_summary(outcome.summary, self._out, folder=outcome.folder, name=self._name(outcome))
+        run = self._name(outcome) or outcome.folder.name
+        self._print_capacity(outcome.folder, run=run)
         self._say_notes(outcome)
         self._say_traces(outcome)
         self._say_thresholds(outcome)
@@ -177,6 +180,13 @@ class Display:
                 f"{cost_ms:.0f} ms of CPU each; proxy.rollout_client() costs under 1 ms.",
                 soft_wrap=True,
             )
+
+    def _print_capacity(self, folder: Path, *, run: str) -> None:
+        """Say which settings the functions of the job need."""
+        if self._plan.faas is not None:
+            from arkdev.cli.faas_plan_display import print_capacity
+
+            print_capacity(folder, self._plan.job, self._out, run=run)
 
     def _say_notes(self, outcome: PluginTestOutcome) -> None:
         for note in outcome.notes:
@@ -201,7 +211,8 @@ class Display:
         return None if self._is_listed(outcome.folder) else str(outcome.folder)
 
     def _is_listed(self, folder: Path) -> bool:
-        return folder.parent == self._plan.workspace.root / "runs"
+        """Whether the run's id is enough to find it from the current directory."""
+        return folder.parent == runs_here()
 
     def _update(self) -> None:
         note = ""

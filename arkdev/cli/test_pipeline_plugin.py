@@ -184,22 +184,24 @@ def _call(
 
 
 def _answer(outcome: RequestOutcome) -> dict[str, Any]:
-    """The answer as it is shown: secrets masked, every field of a result, numbers that JSON has."""
+    """The answer as it is shown: secrets masked, every field of a result, in JSON alone."""
     from pydantic_core import to_jsonable_python
 
-    from arkdev.runs.masking import masked_value
+    from arkdev.runs.lines import cleaned
 
     document = outcome.answer.document
     if outcome.exit_code == 0:
         document = {"result": outcome.result().model_dump()}
-    plain = to_jsonable_python(document, inf_nan_mode="strings")
-    answer: dict[str, Any] = masked_value(plain, secrets=outcome.secrets)
+    plain = to_jsonable_python(document)
+    # under the name of a field that may hold anything
+    answer: dict[str, Any] = cleaned({"extra": plain}, secrets=outcome.secrets)["extra"]
     return answer
 
 
 def _print(outcome: RequestOutcome) -> None:
     from arkdev.cli.output import console, print_error
     from arkdev.errors import ArkdevError, ExitCode
+    from arkdev.flows.test_instances import REQUESTS
     from arkdev.job.paths import readable
 
     answer = _answer(outcome)
@@ -216,7 +218,7 @@ def _print(outcome: RequestOutcome) -> None:
         ArkdevError(
             f"{kind}{error.get('message', '')}",
             where=str(error.get("where") or outcome.code.function.place),
-            hint=str(error.get("hint") or ""),
+            hint=str(error.get("hint") or ("" if is_plugins else REQUESTS)),
         )
     )
 

@@ -130,6 +130,11 @@ class HttpTarget:
             "command line": "Check --endpoint.",
             "built in": "Check the network, and HTTPS_PROXY if you need a proxy.",
         }.get(self.spec.source, f"Check base_url in {self.spec.source}.")
+        if self.spec.api_key is not None:
+            where = (
+                f"debug_config ({self.spec.source}) names an endpoint of Ark, or of ARK_BASE_URL "
+                "when that is set. Check it, the network, and HTTPS_PROXY if you need a proxy."
+            )
         if self.spec.family == "scripted":
             port = self.url.port
             return f"Start it with: arkdev endpoint serve scripted --port {port}. {where}"

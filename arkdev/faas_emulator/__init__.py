@@ -3,12 +3,11 @@
 Read in this order:
 
 * `functions`: a plugin as it is deployed; `records`: what is measured of its calls and instances
-* `requirements`, `freeze`: what the function installs; `function_wheel`: what it has of arkdev
-* `image`, `engine`: the container image, and the container engine that builds and runs it
+* `requirement_files`, `freezing`: what is installed; `packages`: what travels
 * `worker`: what runs inside an instance (pydantic and the standard library, Python 3.10 too)
-* `instances`: the seam; `process_instance`, `container_instance`: its two implementations
-* `autoscaler`: when instances start, take calls and stop; `pool`: carries that out, call by call;
-  `instance_client`: its HTTP; `gateway`: the front door for use from elsewhere
+* `instances`: the seam; `processes` and `containers` (by `images` and `engines`) implement it
+* `autoscaler`, `pool`: queue, replicas, scaling; `gateway`: the front door for use from elsewhere
 * `host`: the function host that a run calls its plugins through
+* `deployed_code`, `kept_deployments`: what stays between commands
 * `capacity`: what a job needs, from what was measured
 """

@@ -28,9 +28,9 @@ from typing import Any
 
 from arkdev.errors import BuildError
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.package import PackageFile, PluginPackage
-from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.packages.package import PackageFile, PluginPackage
+from arkdev.faas_emulator.packages.package_files import REQUIREMENTS_FILE
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.plugin.decorators import Plugin, PluginKind
 from arkdev.plugin.runtime import Runtime
 
@@ -147,7 +147,7 @@ class CodeStore:
         digest = _digest(digests, requirements)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not (self._folder / "code" / digest).is_dir():
+            if not self._is_whole(digest, digests, requirements):
                 self._write_code(digest, package, requirements)
             fields = {
                 "format": _FORMAT,
@@ -196,6 +196,22 @@ class CodeStore:
             digests=fields["files"],
         )
 
+    def _is_whole(
+        self, digest: str, digests: Mapping[str, str], requirements: Requirements
+    ) -> bool:
+        """Whether the files of this code are all there as they were written."""
+        code = self._folder / "code" / digest
+        try:
+            return all(
+                hashlib.sha256((code / "package" / path).read_bytes()).hexdigest() == expected
+                for path, expected in digests.items()
+            ) and all(
+                (code / "requirements" / name).read_text(encoding="utf-8") == text
+                for name, text in requirements.install_files.items()
+            )
+        except (OSError, ValueError):
+            return False
+
     def _write_code(self, digest: str, package: PluginPackage, requirements: Requirements) -> None:
         target = self._folder / "code" / digest
         half = target.with_name(f".{digest}-{secrets.token_hex(4)}")
@@ -204,6 +220,7 @@ class CodeStore:
             (half / "requirements").mkdir()
             for name, text in requirements.install_files.items():
                 (half / "requirements" / name).write_text(text, encoding="utf-8")
+            shutil.rmtree(target, ignore_errors=True)  # it was damaged
             with contextlib.suppress(OSError):  # another arkdev has made the same
                 half.rename(target)
         finally:

@@ -103,8 +103,11 @@ class FunctionGateway:
             if self._prepare is not None:
                 body = await self._prepare(body)
             answer = await pool.invoke(body, request_id=request_id)
+        except RecursionError:
+            return _error(400, "InvalidParameter", "the body is nested too deeply", request_id)
         except EndpointUnreachableError as error:
-            return _error(400, "InvalidParameter", error.message, request_id)
+            text = "; ".join(filter(None, [error.message, error.hint]))
+            return _error(400, "InvalidParameter", text, request_id)
         except PluginTimeoutError as error:
             return _error(504, "TimeoutError", error.message, request_id)
         except InstanceError as error:
@@ -152,8 +155,8 @@ def _id_of(request: web.Request) -> str:
 
 
 def _error(status: int, code: str, message: str, request_id: str) -> web.Response:
-    document = {"error": {"code": code, "message": f"{message} Request id: {request_id}"}}
-    return _answer(status, document, request_id)
+    text = f"{message.removesuffix('.')}. Request id: {request_id}"
+    return _answer(status, {"error": {"code": code, "message": text}}, request_id)
 
 
 def _answer(status: int, document: dict[str, Any], request_id: str) -> web.Response:

@@ -48,6 +48,10 @@ class Requests:
             return self._places.get(request_id)
 
 
+_BUILT_IN = "arkdev."
+"""How references of the platform's own plugins begin."""
+
+
 @dataclass(frozen=True)
 class Deployed:
     """A plugin of a run, and the pool of its function."""
@@ -102,6 +106,8 @@ class FaasHost:
         """
         pool = self._pool_of(loaded)
         if pool is None:
+            if not loaded.reference.startswith(_BUILT_IN):
+                raise LookupError(f"{loaded.reference} is no function of this deployment")
             return await self._built_in.invoke(loaded, arguments)
         held = current_held_calls.get() or HeldCalls()
         body = request_body(loaded.plugin, arguments, url=self._gateway_url)

@@ -2,6 +2,7 @@
 
 ::
 
+    faas/ID/owner.txt    whose process makes it
     faas/ID/state.json   what it is, where it listens, whose process it is; written once it is up
     faas/ID/log.jsonl    a line for each line of its functions; before it log.1.jsonl
     faas/ID/output.txt   what a detached one said
@@ -25,17 +26,18 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError, UsageError
-from arkdev.faas_emulator.owners import is_gone, read_owner, this_process
+from arkdev.faas_emulator.engines.owners import is_gone, is_here, read_owner, this_process
 from arkdev.runs.lines import LineFile
 
+OWNER_FILE = "owner.txt"
 STATE_FILE = "state.json"
 LOG_FILE = "log.jsonl"
 OLDER_LOG_FILE = "log.1.jsonl"
 OUTPUT_FILE = "output.txt"
 MAX_LOG_BYTES = 32 * 2**20
 """Of each of the two log files."""
-_STARTS_WITHIN_S = 3600.0
-"""A folder without a state that is older is of an `up` that was killed while it started."""
+_HALF_MADE_S = 3600.0
+"""A folder of this age that says nothing of an owner is nobody's."""
 _ID = re.compile(r"[0-9a-z]{1,16}")
 
 
@@ -76,6 +78,12 @@ class KeptDeployment:
         return owner.pid if owner else 0
 
     @property
+    def is_here(self) -> bool:
+        """False for one of another machine, or of a container on this one: it is ended there."""
+        owner = read_owner(self.owner)
+        return owner is not None and is_here(owner)
+
+    @property
     def is_up(self) -> bool:
         """False once its process has surely ended."""
         owner = read_owner(self.owner)
@@ -89,7 +97,11 @@ class KeptDeployments:
         self.folder = state / "faas"
 
     def make_folder(self, given: str = "") -> tuple[str, Path]:
-        """Make the folder of a new deployment; return its id. Raises `OutputError`."""
+        """Make the folder of a new deployment of this process; return its id.
+
+        With an id that is given, the process that made the folder hands it over to this one.
+        Raises `OutputError`.
+        """
         name = given or secrets.token_hex(3)
         if not _ID.fullmatch(name):
             raise UsageError(f"{name!r} is no id of a deployment")
@@ -97,6 +109,7 @@ class KeptDeployments:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=bool(given))
+            _replace(folder / OWNER_FILE, owner_here())
         except OSError as error:
             raise OutputError(
                 f"the deployment's folder cannot be made: {error.strerror}", where=str(folder)
@@ -104,11 +117,14 @@ class KeptDeployments:
         return name, folder
 
     def write(self, deployment: KeptDeployment) -> None:
-        """Note that a deployment is up."""
+        """Note that a deployment is up. Raises `OutputError`."""
         path = self.folder / deployment.id / STATE_FILE
-        half = path.with_suffix(".partial")
-        half.write_text(json.dumps(asdict(deployment), indent=1), encoding="utf-8")
-        half.replace(path)
+        try:
+            _replace(path, json.dumps(asdict(deployment), indent=1))
+        except OSError as error:
+            raise OutputError(
+                f"the deployment cannot be noted: {error.strerror}", where=str(path)
+            ) from error
 
     def remove(self, deployment_id: str) -> None:
         """Remove all that is known of one. Idempotent."""
@@ -128,23 +144,21 @@ class KeptDeployments:
             return None
 
     def all(self) -> list[KeptDeployment]:
-        """Return those whose state is there, the oldest first."""
+        """Return those that are up, the oldest first."""
         found = [self.find(folder.name) for folder in self._folders()]
-        return sorted((each for each in found if each), key=lambda each: each.started_at)
+        up = (each for each in found if each and each.is_up)
+        return sorted(up, key=lambda each: each.started_at)
 
-    def clean(self) -> dict[str, KeptDeployment | None]:
-        """Remove what killed processes left here; return it by the ids of their deployments.
+    def left_behind(self) -> dict[str, KeptDeployment | None]:
+        """Return what killed processes left here, by the ids of their deployments.
 
         None: it was killed before it was up.
         """
         left = {}
         for folder in self._folders():
             deployment = self.find(folder.name)
-            age_s = time.time() - _changed(folder)
-            is_stale = not deployment.is_up if deployment else age_s > _STARTS_WITHIN_S
-            if is_stale:
+            if not deployment.is_up if deployment else _is_given_up(folder):
                 left[folder.name] = deployment
-                self.remove(folder.name)
         return left
 
     def _folders(self) -> Iterator[Path]:
@@ -156,11 +170,25 @@ def owner_here() -> str:
     return str(this_process())
 
 
-def _changed(folder: Path) -> float:
+def _is_given_up(folder: Path) -> bool:
+    """Whether the process that was making a deployment has ended."""
     try:
-        return folder.stat().st_mtime
+        owner = read_owner((folder / OWNER_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        owner = None
+    if owner is not None:
+        return is_gone(owner)
+    try:
+        return time.time() - folder.stat().st_mtime > _HALF_MADE_S
     except OSError:
-        return time.time()  # gone meanwhile
+        return False  # removed meanwhile
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that whoever reads it sees all of it or nothing."""
+    half = path.with_suffix(".partial")
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)
 
 
 class DeploymentLog:
@@ -171,19 +199,33 @@ class DeploymentLog:
         self._older = folder / OLDER_LOG_FILE
         self._file = LineFile(self._path)
         self._size = 0
+        self._num_lost = 0
         self._lock = threading.Lock()
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Append one line."""
+        """Append one line.
+
+        A disk that is full must not fail the plugin: what is lost so is told in the log afterwards.
+        """
+        with self._lock:
+            try:
+                if self._num_lost:
+                    text = f"lines that could not be written: {self._num_lost}"
+                    told = {"function": "-", "request_id": "", "level": "ERROR", "logger": "arkdev"}
+                    self._append({**fields, **told, "text": text})
+                    self._num_lost = 0
+                self._append(fields)
+            except OSError:
+                self._num_lost += 1
+
+    def _append(self, fields: dict[str, Any]) -> None:
         line = json.dumps(fields).encode("ascii") + b"\n"
-        # a disk that is full must not fail the plugin
-        with self._lock, contextlib.suppress(OSError):
-            if self._size + len(line) > MAX_LOG_BYTES:
-                self._file.close()
-                self._path.replace(self._older)
-                self._size = 0
-            self._file.append(line)
-            self._size += len(line)
+        if self._size + len(line) > MAX_LOG_BYTES:
+            self._file.close()
+            self._path.replace(self._older)
+            self._size = 0
+        self._file.append(line)
+        self._size += len(line)
 
     def close(self) -> None:
         """Close the file."""
@@ -229,4 +271,8 @@ def _read(path: Path, offset: int) -> tuple[bytes, int]:
 
 def _lines(data: bytes) -> tuple[list[dict[str, Any]], int]:
     whole, separator, _ = data.rpartition(b"\n")
-    return [json.loads(line) for line in whole.splitlines()], len(whole) + len(separator)
+    found = []
+    for line in whole.split(b"\n"):
+        with contextlib.suppress(ValueError):  # cut short by a full disk, which the log tells
+            found.append(json.loads(line))
+    return found, len(whole) + len(separator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ class CheckProgress:
 
 def check_data(request: DataCheckRequest, *, progress: CheckProgress) -> DataCheck:
     """Read all data once and report. Raises `ConfigurationError` when it cannot be found."""
-    workspace = find_workspace(request.start)
+    workspace = find_workspace(request.start, job=request.job)
     job = _job(request, workspace)
     sources = _sources(request, job, workspace=workspace)
     tolerance = tolerance_of(job.config.data) if job and not request.files else Tolerance()
@@ -128,7 +129,7 @@ def _paths(sources: Sequence[DataSource]) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+    return path.stat().st_size if os.path.isfile(path) else 0
 
 
 def _keys_of_graders(
@@ -228,7 +229,9 @@ class _Reading:
     def report(self, reads: Mapping[str, Sequence[tuple[str, ExtraRead]]]) -> SetReport:
         """Return what was found."""
         paths = _paths(self.sources)
-        files = [(shown_path(path), self.dataset.num_of_file(n)) for n, path in enumerate(paths)]
+        files: Counter[str] = Counter()  # one that is named twice has its samples twice
+        for number, path in enumerate(paths):
+            files[shown_path(path)] += self.dataset.num_of_file(number)
         return SetReport(
             name=self.name,
             files=dict(files),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ from pydantic import ValidationError
 
 from arkdev.errors import ConfigurationError, DataError
 from arkdev.flows.named_plugins import plugin_of_job
-from arkdev.job.dataset import load_dataset
+from arkdev.job.data import local_path
+from arkdev.job.dataset import read_files, summarised_warnings
+from arkdev.job.invalid_records import InvalidRecords, Tolerance
 from arkdev.job.job import Job, PluginReference, place_of_key
+from arkdev.job.job_data import stand_ins, tolerance_of
 from arkdev.job.methods import RL_METHODS
 from arkdev.job.model import part_of
-from arkdev.job.paths import filesystem_path, shown_path
+from arkdev.job.paths import shown_path
 from arkdev.job.pipelines import PipelinePluginWrapper
-from arkdev.job.problems import KeyPath
+from arkdev.job.problems import KeyPath, dotted
 from arkdev.job.python_source import InvalidScriptError, read_lines
 from arkdev.job.reader import (
     InvalidJobError,
@@ -27,7 +32,7 @@ from arkdev.job.reader import (
     require_job_file,
     size_problem,
 )
-from arkdev.job.workspace import find_workspace
+from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
 from arkdev.plugin.loading import LoadedPlugin
 
@@ -74,7 +79,8 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
     The file itself, its plugins (imported; of the right kind), its data files (there; their first
     lines are samples). Raises `JobError` when there is no job file at all.
     """
-    root = find_workspace(start).root
+    workspace = find_workspace(start, job=path)
+    root = workspace.root
     ark_sdk.install()
     source = require_job_file(root, path)
     job, parts = None, _Parts((), ())
@@ -89,8 +95,9 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
     except ConfigurationError as error:
         problems += _findings(error)
     if job is not None:
-        parts = _parts_of_job(job)
+        parts = _parts_of_job(job, workspace)
         warnings += [_split(text) for text in job.warnings] + _doubts(job)
+        warnings += _files_named_again(job)
     for reference, is_rollout in parts.plugins:
         try:
             loaded = plugin_of_job(reference, root=root, is_rollout=is_rollout)
@@ -98,8 +105,9 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
             problems += _findings(error)
         else:
             warnings += _slow_plugin(loaded, job, reference=reference)
+    tolerated = tolerance_of(job.config.data) if job is not None else Tolerance()
     for file, where in parts.files:
-        found, odd = _file_findings(file, where=where)
+        found, odd = _file_findings(file, where=where, invalid=_FirstLines(tolerated))
         problems += found
         warnings += odd
     return JobCheck(
@@ -126,7 +134,7 @@ def _split(text: str, fix: str = "") -> Finding:
     return Finding(match["where"], match["message"], fix) if match else Finding("", text, fix)
 
 
-def _parts_of_job(job: Job) -> _Parts:
+def _parts_of_job(job: Job, workspace: Workspace) -> _Parts:
     rollouts = [(job.rollout, True)] if job.rollout else []
     graders = [(grader, False) for grader in job.graders]
     sets = (("training_set", job.training_files), ("validation_set", job.validation_files))
@@ -135,7 +143,28 @@ def _parts_of_job(job: Job) -> _Parts:
         for name, paths in sets
         for index, file in enumerate(paths)
     ]
+    files += [
+        (file, job.place(key)) for key, file in stand_ins(job.config.data, workspace=workspace)
+    ]
     return _Parts((*rollouts, *graders), tuple(files))
+
+
+def _files_named_again(job: Job) -> list[Finding]:
+    """A file that counts twice in training, and one that validates what it has taught."""
+    found = []
+    first: dict[Path, KeyPath] = {}
+    sets = (("training_set", job.training_files), ("validation_set", job.validation_files))
+    for name, files in sets:
+        for index, file in enumerate(files):
+            key: KeyPath = ("data", name, "local_files", index)
+            earlier = first.setdefault(file.resolve(), key)
+            if earlier == key:
+                continue
+            is_leak = earlier[1] != name
+            fix = "validation then measures what was trained on" if is_leak else "it counts twice"
+            message = f"{dotted(key)} is the file of {dotted(earlier)}"
+            found.append(Finding(job.place(key), message, fix))
+    return found
 
 
 def _parts_of_invalid(
@@ -167,7 +196,8 @@ def _parts_of_invalid(
         for index, text in enumerate(names if isinstance(names, list) else ()):
             if isinstance(text, str) and text:
                 where = place(("data", name, "local_files", index))
-                files.append((root / filesystem_path(text), where))
+                with suppress(ValueError):  # told already
+                    files.append((root / local_path(text), where))
     return _Parts(tuple(plugins), tuple(files))
 
 
@@ -191,12 +221,28 @@ def _size_findings(files: Sequence[tuple[Path, str]]) -> list[Finding]:
     return [Finding(where, problem) for where, problem in sizes if problem]
 
 
-def _file_findings(file: Path, *, where: str) -> tuple[list[Finding], list[Finding]]:
+class _FirstLines(InvalidRecords):
+    """Invalid lines at the beginning of a file, of which the job may leave out some."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        return super().is_hopeless or self.count >= FIRST_LINES
+
+    def check(self, *, num_samples: int) -> None:
+        """A share of the first lines says nothing of the whole file's."""
+        if self.tolerance.ratio is None or self.num_of_files:
+            super().check(num_samples=num_samples)
+
+
+def _file_findings(
+    file: Path, *, where: str, invalid: InvalidRecords
+) -> tuple[list[Finding], list[Finding]]:
     """Return (problems, warnings) of the first lines of one data file."""
     try:
-        warnings = load_dataset([file], limit=FIRST_LINES).warnings
+        lines = tuple(read_files([file], FIRST_LINES, invalid=invalid))
+        warnings = [*invalid.warnings(), *summarised_warnings(lines)]
     except DataError as error:
-        if file.is_file():
+        if os.path.isfile(file):  # unlike Path's, no error for a name too long
             return _findings(error), []
         return [Finding(where, f"{shown_path(file)}: {error.message}")], []
     return [], [

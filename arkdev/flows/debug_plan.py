@@ -11,7 +11,11 @@ from typing import Any, ClassVar
 from arkdev.endpoints.registry import ARK, resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import UsageError
-from arkdev.flows.debug_request import DebugRequest
+from arkdev.flows.debug_request import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_NUM_GENERATIONS,
+    DebugRequest,
+)
 from arkdev.flows.debug_teachers import teacher_endpoint, teacher_names
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.faas_plan import plan_faas
@@ -50,10 +54,6 @@ from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.runs.masking import usable_secrets
 from arkdev.runs.writer import recorded_settings
-
-DEFAULT_BATCH_SIZE = 32
-DEFAULT_NUM_GENERATIONS = 8
-"""The documents name no defaults of these two."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ class DebugPlan(PluginTestPlan):
     @property
     def num_rounds(self) -> int:
         """Rounds on the validation set."""
-        return sum(self.is_round_after(step) for step in range(len(self.steps)))
+        if not self.num_validation:
+            return 0
+        return 1 if self.test_every is None else -(-len(self.steps) // self.test_every)
 
     def is_round_after(self, step: int) -> bool:
         """Whether a round on the validation set follows a step; one follows the last."""
@@ -171,7 +173,7 @@ def plan_debug(request: DebugRequest, *, job: Job | None = None) -> DebugPlan:
     Raises `ConfigurationError` for whatever cannot run, a `RunError` for a run that cannot be gone
     on with.
     """
-    workspace = find_workspace(request.start)
+    workspace = find_workspace(request.start, job=request.job)
     if request.resume is None:
         return _resolved(request, workspace, job)
     if request.out is not None:
@@ -312,7 +314,7 @@ def _endpoint(
         model=request.model or given.endpoint_id,
         api_key_env=None,
         family="ark",
-        source=str(job.source),
+        source=job.place(("debug_config",)),
         api_key=given.apikey,
     )
 
@@ -364,9 +366,6 @@ def _validation(
     if not size:
         if request.validation_limit is not None:
             raise UsageError("--validation-limit: the job has no validation set")
-        for name in ("test_every_n_steps", "test_num_generations", "test_top_p"):
-            if name in values:
-                notes.append(f"{name} has no effect: the job has no validation set")
     elif request.validation_limit is not None and request.validation_limit < size:
         notes.append(f"{request.validation_limit} of {size} samples of the validation set are run")
         size = request.validation_limit

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from arkdev.flows.test_request import PluginTestRequest
 
+DEFAULT_BATCH_SIZE = 32
+DEFAULT_NUM_GENERATIONS = 8
+"""The documents name no defaults of these two."""
+
 
 @dataclass(frozen=True)
 class DebugRequest(PluginTestRequest):

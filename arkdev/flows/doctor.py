@@ -23,9 +23,9 @@ from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import list_endpoints, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode
-from arkdev.faas_emulator.engine_addresses import HOW_TO_START, engine_addresses
-from arkdev.faas_emulator.platforms import target
-from arkdev.faas_emulator.requirements import judge_requirements
+from arkdev.faas_emulator.engines.engine_addresses import HOW_TO_START, engine_addresses
+from arkdev.faas_emulator.requirement_files.platforms import target
+from arkdev.faas_emulator.requirement_files.requirements import judge_requirements
 from arkdev.job.paths import shown_path
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import Workspace, find_workspace

@@ -22,9 +22,9 @@ from typing import Any
 from arkdev.errors import InstanceError, PluginLoadError
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.host import Deployed, FaasHost, Requests
+from arkdev.faas_emulator.packages.undeclared import undeclared_hint
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.records import InstanceRecord, InvocationRecord
-from arkdev.faas_emulator.undeclared import undeclared_hint
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.faas_emulator.worker.wire import ARK_URL_VARIABLE
 from arkdev.flows.faas_instances import InstanceSource, OpenLauncher, Say
@@ -108,7 +108,9 @@ def _limits(spec: FunctionSpec, opened: OpenLauncher, *, kind: str) -> dict[str,
     limits = opened.launcher.limits(spec)
     return {
         "name": spec.name,
+        "plugin_kind": spec.kind.value,
         "instance": kind,
+        "runtime": spec.runtime.model_dump(mode="json"),
         "max_concurrency": spec.runtime.max_concurrency,
         "min_replicas": spec.min_replicas,
         "max_replicas": spec.max_replicas,

@@ -16,9 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arkdev.errors import EngineError, MissingExtraError, UsageError
-from arkdev.faas_emulator.deployments import sweep
-from arkdev.faas_emulator.engine import open_engine
+from arkdev.faas_emulator.engines.deployments import sweep
+from arkdev.faas_emulator.engines.engine import open_engine
 from arkdev.faas_emulator.kept_deployments import KeptDeployment, KeptDeployments
+from arkdev.faas_emulator.processes.function_folder import remove_left_folders
 from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.flows.faas_plan import InstanceKind
 from arkdev.job.workspace import find_workspace
@@ -29,29 +30,46 @@ _LOOK_EVERY_S = 0.1
 
 
 def kept_deployments(say: Callable[[str], None]) -> KeptDeployments:
-    """Return what there is, after what killed deployments left behind is removed, and said."""
+    """Return what there is, after what killed deployments left behind is removed, and said.
+
+    One whose containers cannot be looked for is not forgotten: the next call tries again.
+    """
     deployments = KeptDeployments(state_folder())
-    left = deployments.clean()
-    for deployment_id in left:
-        say(f"removed what the deployment {deployment_id} left, whose process was killed")
-    if any(each is None or each.engine == InstanceKind.CONTAINER.value for each in left.values()):
-        asyncio.run(_sweep(say))
+    left = deployments.left_behind()
+    of_containers = {
+        name for name, kept in left.items() if kept and kept.engine == InstanceKind.CONTAINER.value
+    }
+    problem = ""
+    if left:
+        remove_left_folders()
+    if of_containers or None in left.values():
+        problem = asyncio.run(_swept(say))
+    for name in left:
+        if problem and name in of_containers:
+            say(
+                f"the deployment {name} was killed, and its containers cannot be looked for: "
+                f"{problem}; the next `arkdev faas` tries again"
+            )
+            continue
+        deployments.remove(name)
+        say(f"removed what the deployment {name} left, whose process was killed")
     return deployments
 
 
-async def _sweep(say: Callable[[str], None]) -> None:
-    """Remove containers that nobody owns any more; without an engine there are none to see."""
+async def _swept(say: Callable[[str], None]) -> str:
+    """Remove containers that nobody owns any more; return why that cannot be done, if so."""
     try:
         engine = await open_engine()
     except (EngineError, MissingExtraError) as error:
-        say(f"its containers cannot be looked for: {error.message.splitlines()[0]}")
-        return
+        return error.message.partition("; looked at")[0]
     try:
-        swept = await sweep(engine)
-        if swept:
-            say(str(swept))
+        for note in (await sweep(engine)).notes():
+            say(note)
+    except EngineError as error:
+        return error.message
     finally:
         await engine.close()
+    return ""
 
 
 def chosen(deployments: KeptDeployments, deployment_id: str, *, start: Path) -> KeptDeployment:
@@ -63,7 +81,7 @@ def chosen(deployments: KeptDeployments, deployment_id: str, *, start: Path) -> 
                 return each
         raise UsageError(f"no deployment {deployment_id}", hint=_which(found))
     root = find_workspace(start).root
-    here = [each for each in found if each.workspace == str(root)]
+    here = [each for each in found if each.workspace == str(root) and each.is_here]
     if len(here) == 1:
         return here[0]
     if here:
@@ -96,7 +114,8 @@ class FunctionStatus:
 
 def status_of(deployment: KeptDeployment) -> tuple[FunctionStatus, ...]:
     """Ask a deployment how its functions are doing."""
-    answered = _asked(deployment.url)
+    # elsewhere, that address is somebody else's here
+    answered = _asked(deployment.url) if deployment.is_here else {}
     rows = []
     for function in deployment.functions:
         now = answered.get(function.name, {})
@@ -132,7 +151,15 @@ def _asked(url: str) -> dict[str, Any]:
 def stop(
     deployments: KeptDeployments, deployment: KeptDeployment, *, say: Callable[[str], None]
 ) -> None:
-    """End a deployment and wait until nothing of it is left; one that will not end is killed."""
+    """End a deployment and wait until nothing of it is left; one that will not end is killed.
+
+    Raises `UsageError` for one of another machine: its process id means another process here.
+    """
+    if not deployment.is_here:
+        raise UsageError(
+            f"the deployment {deployment.id} is of another machine, or of a container on this one",
+            hint="end it there",
+        )
     _signal(deployment, signal.SIGTERM)
     if not _is_over(deployments, deployment, within_s=STOPPED_WITHIN_S):
         _signal(deployment, signal.SIGKILL)

@@ -11,15 +11,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from arkdev.errors import EngineError, MissingExtraError, UsageError
-from arkdev.faas_emulator.container_launcher import ContainerLauncher, ContainerSettings
-from arkdev.faas_emulator.deployments import deployment
-from arkdev.faas_emulator.engine import Engine, open_engine
-from arkdev.faas_emulator.environment import function_environment
+from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher, ContainerSettings
+from arkdev.faas_emulator.engines.deployments import deployment
+from arkdev.faas_emulator.engines.engine import Engine, open_engine
+from arkdev.faas_emulator.engines.networks import NetworkPolicy
+from arkdev.faas_emulator.engines.reachability import answered_here
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.image import build_image
+from arkdev.faas_emulator.images.image import build_image
 from arkdev.faas_emulator.instances import InstanceLauncher
-from arkdev.faas_emulator.networks import NetworkPolicy
-from arkdev.faas_emulator.process_instance import ProcessLauncher
+from arkdev.faas_emulator.processes.environment import function_environment
+from arkdev.faas_emulator.processes.process_instance import ProcessLauncher
 from arkdev.flows.faas_plan import FaasPlan, InstanceKind, Network
 
 Say = Callable[[str], None]
@@ -116,12 +117,9 @@ async def _processes(plan: FaasPlan, say: Say) -> InstanceSource:
         )
     environment = await function_environment(plan.requirements, on_output=say)
 
-    async def inside(url: str) -> str:
-        return url  # they are on this machine
-
     async def launcher_for(functions: Sequence[FunctionSpec]) -> OpenLauncher:
         launcher = ProcessLauncher(plan.package, python=environment.python)
         await launcher.prepare()
-        return OpenLauncher(launcher, inside)
+        return OpenLauncher(launcher, answered_here)
 
     return InstanceSource(plan, InstanceKind.PROCESS, launcher_for)

@@ -10,11 +10,13 @@ from typing import Any
 from arkdev.errors import UsageError
 from arkdev.faas_emulator.functions import FunctionSpec, function_of
 from arkdev.faas_emulator.host import FaasHost
-from arkdev.faas_emulator.package import PluginPackage, plugin_package
-from arkdev.faas_emulator.package_files import REQUIREMENTS_FILE
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
-from arkdev.faas_emulator.undeclared import UndeclaredVariable, undeclared_variables
+from arkdev.faas_emulator.packages.package import PluginPackage, plugin_package
+from arkdev.faas_emulator.packages.package_files import REQUIREMENTS_FILE
+from arkdev.faas_emulator.packages.undeclared import UndeclaredVariable, undeclared_variables
+from arkdev.faas_emulator.packages.written_secrets import written_secrets
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT
+from arkdev.flows.plugin_references import with_reference
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
 from arkdev.job.workspace import Workspace
@@ -117,9 +119,11 @@ def plan_of_functions(
     package = plugin_package(workspace)
     for function in functions:
         package.check_plugin(function.spec)
-    undeclared = undeclared_variables(package, [each.spec for each in functions])
+    specs = [each.spec for each in functions]
+    undeclared = undeclared_variables(package, specs)
     requirements = read_requirements(workspace.root / REQUIREMENTS_FILE)
-    said = (*requirements.warnings, *requirements.notes, *undeclared)
+    written = written_secrets(package, specs)
+    said = (*requirements.warnings, *requirements.notes, *undeclared, *written)
     return FaasPlan(
         functions=tuple(functions),
         workspace=workspace,
@@ -171,8 +175,11 @@ def _functions(
         taken = {name for _, name, _ in named}
         name = loaded.plugin.name
         named.insert(0, (loaded, f"{name}#rollout" if name in taken else name, envs))
+    root = workspace.root
     return tuple(
-        PlannedFunction(each, function_of(each, root=workspace.root, envs=envs, name=name))
+        PlannedFunction(
+            each, function_of(with_reference(each, root=root), root=root, envs=envs, name=name)
+        )
         for each, name, envs in named
     )
 

@@ -105,7 +105,9 @@ async def serving(plan: FaasPlan, request: UpRequest, *, say: Say) -> AsyncItera
         recorder = _Recorder(log, secrets)
         async with (
             open_pools(plan, events_of=recorder.events_of, say=say) as opened,
-            _front_door(opened, secrets, port=request.port) as url,
+            _front_door(
+                opened, secrets, port=request.port, has_endpoint=bool(request.endpoint)
+            ) as url,
         ):
             await opened.warm()
             kept = KeptDeployment(
@@ -127,9 +129,13 @@ async def serving(plan: FaasPlan, request: UpRequest, *, say: Say) -> AsyncItera
 
 
 @asynccontextmanager
-async def _front_door(opened: OpenPools, secrets: CallSecrets, *, port: int) -> AsyncIterator[str]:
+async def _front_door(
+    opened: OpenPools, secrets: CallSecrets, *, port: int, has_endpoint: bool
+) -> AsyncIterator[str]:
     async def prepare(body: dict[str, Any]) -> dict[str, Any]:
         secrets.note(body)
+        if has_endpoint:  # a rollout's calls to Ark go there, and it needs no proxy
+            body.setdefault("proxy", {})
         return await with_proxy_inside(body, opened.inside)
 
     gateway = import_module("arkdev.faas_emulator.gateway").FunctionGateway(

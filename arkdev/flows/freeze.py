@@ -9,16 +9,29 @@ from difflib import unified_diff
 from pathlib import Path
 
 from arkdev.errors import OutputError, RequirementsError, WorkspaceError
-from arkdev.faas_emulator.freeze import Frozen, Pin, freeze
-from arkdev.faas_emulator.frozen_hashes import with_hashes
-from arkdev.faas_emulator.frozen_text import FrozenText, merged, read_author
-from arkdev.faas_emulator.installed_packages import default_interpreter, read_environment
-from arkdev.faas_emulator.package import plugin_package
-from arkdev.faas_emulator.platforms import DEFAULT_PLATFORM, DEFAULT_PYTHON, Target, target
-from arkdev.faas_emulator.plugin_imports import find_imports, own_files
-from arkdev.faas_emulator.requirement_lines import RequirementsText, decoded_file, logical_lines
-from arkdev.faas_emulator.requirement_sources import shown
-from arkdev.faas_emulator.requirements import LineFinding, Requirements, judge_requirements
+from arkdev.faas_emulator.freezing.freeze import Frozen, Pin, freeze
+from arkdev.faas_emulator.freezing.frozen_hashes import with_hashes
+from arkdev.faas_emulator.freezing.frozen_text import FrozenText, merged, read_author
+from arkdev.faas_emulator.freezing.installed_packages import default_interpreter, read_environment
+from arkdev.faas_emulator.freezing.plugin_imports import find_imports, own_files
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.requirement_files.platforms import (
+    DEFAULT_PLATFORM,
+    DEFAULT_PYTHON,
+    Target,
+    target,
+)
+from arkdev.faas_emulator.requirement_files.requirement_lines import (
+    RequirementsText,
+    decoded_file,
+    logical_lines,
+)
+from arkdev.faas_emulator.requirement_files.requirement_sources import shown
+from arkdev.faas_emulator.requirement_files.requirements import (
+    LineFinding,
+    Requirements,
+    judge_requirements,
+)
 from arkdev.job.paths import shown_path
 from arkdev.job.problems import Problem, make_error
 from arkdev.job.reader import find_job_file, read_job
@@ -75,6 +88,8 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
     """
     workspace = find_workspace(request.start)
     root = workspace.root
+    if workspace.is_bare:
+        raise _no_plugins(root)
     package = {file.source for file in plugin_package(workspace).files}
     goal = target(request.platform, python=request.python_version)
     file = root / REQUIREMENTS_FILE
@@ -107,8 +122,14 @@ def freeze_workspace(request: FreezeRequest) -> FreezeOutcome:
         unused=tuple(sorted(environment.packages.keys() - pins.keys())),
         problems=judged.problems,
         warnings=(*_not_in_package(imports.files, package), *frozen.warnings),
-        notes=frozen.notes,
+        notes=(*_encoding(old, name=shown_path(file)), *frozen.notes),
     )
+
+
+def _encoding(old: RequirementsText | None, *, name: str) -> list[LineFinding]:
+    if old is None or old.encoding != "UTF-16":
+        return []
+    return [LineFinding(name, "the file is UTF-16; `arkdev freeze` writes UTF-8")]
 
 
 def write_frozen(outcome: FreezeOutcome, path: Path) -> None:
@@ -133,10 +154,14 @@ def _plugin_files(root: Path, package: Collection[Path]) -> list[Path]:
     files = [path for path in sorted(folder.rglob("*.py")) if path in package]
     files += [path for path in _named_by_job(root) if path not in files]
     if not files:
-        raise WorkspaceError(
-            "there are no plugins here", where=shown_path(root), hint="cd into a workspace"
-        )
+        raise _no_plugins(root)
     return files
+
+
+def _no_plugins(root: Path) -> WorkspaceError:
+    return WorkspaceError(
+        "there are no plugins here", where=shown_path(root), hint="cd into a workspace"
+    )
 
 
 def _not_in_package(files: Iterable[Path], package: Collection[Path]) -> list[LineFinding]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from arkdev.errors import InstanceError, PluginLoadError
 from arkdev.faas_emulator.functions import FunctionSpec
+from arkdev.faas_emulator.packages.undeclared import undeclared_hint
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.faas_emulator.proxy_urls import Inside
-from arkdev.faas_emulator.undeclared import undeclared_hint
 from arkdev.flows.ark_endpoint import envs_for_ark
 from arkdev.flows.environment import secrets_among
 from arkdev.flows.faas_instances import Say, instance_source
@@ -86,13 +86,17 @@ def secrets_of_call(body: Mapping[str, Any], envs: Mapping[str, str]) -> tuple[s
     return secrets_among(envs, *_secrets_in(body))
 
 
-def _secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
-    if isinstance(value, dict):
-        return [
-            text
-            for name, item in value.items()
-            for text in _secrets_in(item, is_secret=is_secret or has_secret_name(str(name)))
-        ]
-    if isinstance(value, list):
-        return [text for item in value for text in _secrets_in(item, is_secret=is_secret)]
-    return [value] if is_secret and isinstance(value, str) else []
+def _secrets_in(value: Any) -> list[str]:
+    found = []
+    todo = [(value, False)]  # not by recursion: a request may be nested deeply
+    while todo:
+        item, is_secret = todo.pop()
+        if isinstance(item, dict):
+            todo += [
+                (inner, is_secret or has_secret_name(str(name))) for name, inner in item.items()
+            ]
+        elif isinstance(item, list):
+            todo += [(inner, is_secret) for inner in item]
+        elif is_secret and isinstance(item, str):
+            found.append(item)
+    return found

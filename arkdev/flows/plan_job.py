@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from arkdev.flows.debug_request import DEFAULT_BATCH_SIZE, DEFAULT_NUM_GENERATIONS
 from arkdev.job.capabilities import COMES_WITH, GENERAL_DIFFERENCES, BackendName, Effect, Support
 from arkdev.job.catalogue import catalogue
 from arkdev.job.effects import KeyEffect, effects_of, refusals, without_default
@@ -48,7 +50,7 @@ def load_job(start: Path, path: Path | None) -> Job:
 
     Raises `JobError` when there is none or it is wrong. A job.py is run, with `ark_sdk` to import.
     """
-    root = find_workspace(start).root
+    root = find_workspace(start, job=path).root
     ark_sdk.install()
     job = read_job(root, require_job_file(root, path))
     assert job is not None
@@ -62,25 +64,49 @@ def plan_job(job: Job, backend: BackendName) -> JobPlan:
         job=job,
         backend=backend,
         effects=effects,
-        work=tuple(_work(job)),
+        work=tuple(_work(job, backend)),
         differences=tuple(_differences(job, effects)),
         notes=tuple(_notes(job, backend)),
         problems=tuple(refusals(job, backend)),
     )
 
 
-def _work(job: Job) -> list[str]:
+def _work(job: Job, backend: BackendName) -> list[str]:
     model = f"{job.model_name} {job.model_version}" if job.model_name else job.custom_model_id
     lines = [f"{job.customization_type} on {model}"]
     if job.customization_type.is_rl:
-        samples = job.batch_size or "an unknown number of"
-        rollouts = job.num_generations or "an unknown number of"
-        steps = job.hyperparameters.get("num_steps", "an unknown number of")
-        lines.append(f"{steps} steps of {samples} samples, {rollouts} rollouts of each")
+        lines.append(_steps(job, backend))
     for what, files in (("training", job.training_files), ("validation", job.validation_files)):
         if files:
-            lines.append(f"{what} data: {len(files)} file{'' if len(files) == 1 else 's'}")
+            lines.append(f"{what} data: {_count(len(files), 'file')}")
     return lines
+
+
+def _steps(job: Job, backend: BackendName) -> str:
+    """What a debug run takes for what the job leaves open is known; the platform's is not."""
+    steps = job.hyperparameters.get("num_steps")
+    samples, rollouts = job.batch_size, job.num_generations
+    if backend is BackendName.DEBUG:
+        missing = [
+            name
+            for name in ("num_steps", "batch_size", "num_generations")
+            if name not in job.hyperparameters
+        ]
+        own = f"; a debug run's own, as the job gives no {', '.join(missing)}" if missing else ""
+        samples = samples or DEFAULT_BATCH_SIZE
+        rollouts = rollouts or DEFAULT_NUM_GENERATIONS
+        begin = "one epoch in steps" if steps is None else _count(steps, "step")
+        return f"{begin} of {_count(samples, 'sample')}, {_count(rollouts, 'rollout')} of each{own}"
+    return (
+        f"{_count(steps, 'step')} of {_count(samples, 'sample')}, "
+        f"{_count(rollouts, 'rollout')} of each"
+    )
+
+
+def _count(number: Any, what: str) -> str:
+    if number is None:
+        return f"an unknown number of {what}s"
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _differences(job: Job, effects: tuple[KeyEffect, ...]) -> list[Difference]:

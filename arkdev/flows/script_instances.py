@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from arkdev.errors import UsageError
 from arkdev.faas_emulator.worker.requests import json_body
+from arkdev.flows.plugin_references import reference_of
 from arkdev.flows.test_instances import InstanceSettings, RequestOutcome, TestInstance, Told
-from arkdev.flows.workspace_functions import reference_of
 from arkdev.job.workspace import Workspace
 from arkdev.plugin.decorators import plugin_of
 from arkdev.plugin.source import callers_place, place_of

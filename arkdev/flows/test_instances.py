@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import ExitCode, UsageError
+from arkdev.errors import ExitCode, InstanceError, UsageError
 from arkdev.faas_emulator.answers import Answer
 from arkdev.faas_emulator.deployed_code import CodeChanges, CodeStore, DeployedCode
-from arkdev.faas_emulator.package import plugin_package
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.packages.undeclared import undeclared_variables
 from arkdev.faas_emulator.pool import PoolEvents
 from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
-from arkdev.faas_emulator.undeclared import undeclared_variables
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.flows.faas_plan import (
@@ -50,6 +50,7 @@ from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.masking import masked_output
 
 _INVALID = "InvalidParameter"
+REQUESTS = "`arkdev test pipeline_plugin --help` has the request of each kind of plugin"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class RequestOutcome:
             raise UsageError(
                 str(self.answer.document["error"].get("message")),
                 where=self.code.function.place,
-                hint="the request of each kind of plugin: docs/faas.md",
+                hint=REQUESTS,
             )
         return answer_of(self.answer.document, plugin=self.code.plugin, root=root)
 
@@ -163,7 +164,18 @@ class TestInstance:
         pool = opened.pools[code.function.name]
         request_id = random_names.token_hex(8)
         mapped = await with_proxy_inside(body, opened.inside)
-        answer = await pool.invoke(mapped, request_id=request_id)
+        try:
+            answer = await pool.invoke(mapped, request_id=request_id)
+        except RecursionError:
+            raise UsageError("the request is nested too deeply", hint=REQUESTS) from None
+        except InstanceError as error:
+            if opened is self._opened:
+                raise
+            raise InstanceError(
+                f"the instance of {code.function.name} was stopped during the call, by stop() or "
+                "for newer code",
+                where=code.function.place,
+            ) from error
         return RequestOutcome(answer, code, changes, was_deployed, request_id, hidden)
 
     async def stop(self) -> None:

@@ -208,7 +208,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
 
     That includes, as a `RunError`, a run that cannot be gone on with.
     """
-    workspace = find_workspace(request.start)
+    workspace = find_workspace(request.start, job=request.job)
     if request.resume is None:
         return _new_plan(request, workspace)
     if request.out is not None:

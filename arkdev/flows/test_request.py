@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import UsageError
+from arkdev.job.hyperparameters import MAX_WHOLE_NUMBER
 from arkdev.job.paths import filesystem_path, readable
 from arkdev.job.ranges import range_missed
 
@@ -99,12 +100,28 @@ def check_flags(request: PluginTestRequest) -> None:
     ):
         if threshold is not None and not math.isfinite(threshold):
             raise UsageError(f"{flag} is {threshold}; a finite number is expected")
+    _check_counts(request)
     for name, value in request.sampling.items():
         wanted = range_missed(name, value)
         if wanted:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; {wanted} is expected")
 
 
+def _check_counts(request: PluginTestRequest) -> None:
+    for name, flag in _COUNTS.items():
+        count = getattr(request, name, None)
+        if count is not None and count > MAX_WHOLE_NUMBER:
+            raise UsageError(f"{flag} is {count:,}; at most {MAX_WHOLE_NUMBER:,} can be meant")
+
+
+_COUNTS = {
+    "num_generations": "--n-sample",
+    "limit": "--limit",
+    "steps": "--steps",
+    "batch_size": "--batch-size",
+    "validation_limit": "--validation-limit",
+}
+"""Field → flag; some are those of a debug run only."""
 _NO_FLAGS = ("start", "out", "resume", "record", "replay")
 _PATHS = ("job", "data", "script", "tokenizer")
 

@@ -6,16 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from arkdev.errors import PluginLoadError, UsageError
+from arkdev.errors import UsageError
 from arkdev.faas_emulator.functions import function_of
 from arkdev.flows.faas_plan import PlannedFunction
 from arkdev.flows.named_plugins import plugin_of_job
+from arkdev.flows.plugin_references import reference_of
 from arkdev.job.job import Job, PluginReference
 from arkdev.job.workspace import Workspace
 from arkdev.plugin.loading import LoadedPlugin, load_plugin
-from arkdev.plugin.source import innermost, place_of
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
 
@@ -37,27 +36,6 @@ def loaded_function(reference: str, *, workspace: Workspace, job: Job | None) ->
         loaded = load_plugin(reference, root=root)
         return _planned(loaded, name=loaded.plugin.name, envs={}, root=root)
     return _of_job(named, root=root, is_rollout=named is job.rollout)
-
-
-def reference_of(function: Any, *, root: Path) -> str:
-    """Return the ``module:function`` of a decorated function, also of the script that runs.
-
-    Raises `PluginLoadError` for one that lies outside of the workspace.
-    """
-    file = Path(place_of(function).rpartition(":")[0])
-    name = getattr(innermost(function), "__qualname__", "")
-    try:
-        path = file.resolve().relative_to(root.resolve()).with_suffix("")
-    except ValueError:
-        path = Path()
-    if not name or not path.parts:
-        raise PluginLoadError(
-            f"{function!r} is no function of the workspace",
-            where=place_of(function) if callable(function) else "",
-            hint=f"plugins of a function lie below {root}",
-        )
-    parts = path.parts[:-1] if path.name == "__init__" else path.parts
-    return f"{'.'.join(parts)}:{name}"
 
 
 def functions_of_job(job: Job, *, workspace: Workspace) -> tuple[PlannedFunction, ...]:

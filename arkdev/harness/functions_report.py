@@ -7,7 +7,7 @@ It is computed from the run folder alone: ``invocations.jsonl``, ``instances.jso
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -76,7 +76,7 @@ class FunctionSummary:
     cpu_used: float | None
     """Cores that an instance used on average, of those that `Runtime.instance` gives it."""
     notes: tuple[str, ...] = ()
-    """What was not enforced, and why."""
+    """What was not enforced and what is not known, and why."""
 
 
 @dataclass
@@ -143,8 +143,21 @@ def _summary(name: str, function: _Function) -> FunctionSummary:
         memory_peak_mb=max(peaks, default=None),
         cpu_s=sum(cpu) if cpu else None,
         cpu_used=sum(cpu) / lived_s if lived_s else None,
-        notes=tuple(limits["notes"]),
+        notes=(*limits["notes"], *_unrecorded(name, taken, instances)),
     )
+
+
+def _unrecorded(
+    name: str, taken: list[FunctionCallRecord], instances: list[FunctionInstanceRecord]
+) -> Iterator[str]:
+    """Say of how many instances only the calls are known: a killed arkdev writes no ends."""
+    known = {instance.instance_id for instance in instances}
+    count = len({call.instance_id for call in taken} - known)
+    if count:
+        yield (
+            f"{name}: {count} more instances took calls, whose end nobody wrote down since arkdev "
+            "was killed: they are missing in the rows of instances and of what was used"
+        )
 
 
 def _latency(durations: Iterable[float]) -> LatencySummary | None:

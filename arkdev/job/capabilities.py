@@ -277,6 +277,15 @@ DECLARED_HYPERPARAMETER = Capability(
     _refused("arkdev does not know what it does and would pass it over", "take it out"),
     _used(f"{_DECLARED}; sent as it is"),
 )
+_NO_ROUNDS = "the job has no validation set to run rounds on"
+_GIVE_A_SET = "give data.validation_set or data.validation_percentage, or take it out"
+WITHOUT_VALIDATION = Capability(
+    _refused(_NO_ROUNDS, _GIVE_A_SET),
+    _refused(_NO_ROUNDS, _GIVE_A_SET),
+    _recorded(f"sent as it is; {_NO_ROUNDS}"),
+)
+"""What hyperparameters of validation do in a job without a validation set."""
+
 _TAKE_OUT = (
     "take it out, or, when the platform has it, name it under [hyperparameters] in "
     "arkworkspace.toml"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field, FiniteFloat, field_validator
@@ -50,6 +51,15 @@ class PresetDataset(JobModel):
     inject_sample_count: _Count | None = None
 
 
+def local_path(text: str) -> Path:
+    """Return the path that an entry of ``local_files`` names. Raises ValueError with a sentence."""
+    if "://" in text:
+        raise ValueError(
+            f"{text} is no local file; objects in storage go in tos_bucket and tos_paths"
+        )
+    return filesystem_path(text)
+
+
 def _as_list(value: Any) -> Any:
     return value if value is None or isinstance(value, list) else [value]
 
@@ -78,7 +88,7 @@ class TrainingDataset(JobModel):
     @classmethod
     def _can_name_files(cls, value: list[str] | None) -> list[str] | None:
         for text in value or []:
-            filesystem_path(text)
+            local_path(text)
         if value and len(value) > MAX_LOCAL_FILES:
             raise ValueError(f"{len(value)} files; at most {MAX_LOCAL_FILES} are allowed")
         return value

@@ -7,6 +7,7 @@ at a time, with the byte where each begins, so that one can be read again withou
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -62,18 +63,19 @@ def _file_problem(path: Path) -> Problem | None:
     shown = shown_path(path)
     if any(character in str(path) for character in _PATTERN_CHARACTERS):
         return Problem(shown, f"a path must not hold any of {' '.join(_PATTERN_CHARACTERS)}")
-    if path.is_dir():
-        return Problem(shown, "this is a folder; name the files in it")
     try:
-        size = path.stat().st_size
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return Problem(shown, f"there is no such data file{_near_file(path)}")
     except OSError as error:
         return Problem(shown, f"the file cannot be read: {error.strerror}")
-    if size > MAX_FILE_BYTES:
-        return Problem(
-            shown, f"the file has {size / 1024**3:.2f} GB, at most 2 are allowed; split it"
-        )
+    if stat.S_ISDIR(status.st_mode):
+        return Problem(shown, "this is a folder; name the files in it")
+    if not stat.S_ISREG(status.st_mode):  # a pipe that nobody writes to is waited for
+        return Problem(shown, "this is a pipe or a device, not a file; write its data to a file")
+    if status.st_size > MAX_FILE_BYTES:
+        gigabytes = status.st_size / 1024**3
+        return Problem(shown, f"the file has {gigabytes:.2f} GB, at most 2 are allowed; split it")
     return None
 
 

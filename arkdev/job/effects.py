@@ -17,12 +17,13 @@ from arkdev.job.capabilities import (
     METHODS,
     PARTS,
     UNKNOWN_HYPERPARAMETER,
+    WITHOUT_VALIDATION,
     BackendName,
     Capability,
     Support,
     capability_of,
 )
-from arkdev.job.catalogue import catalogue, entries_of
+from arkdev.job.catalogue import Part, catalogue, entries_of
 from arkdev.job.job import Job
 from arkdev.job.model import JobModel
 from arkdev.job.pipelines import PipelinePluginWrapper
@@ -106,10 +107,17 @@ def _capability(job: Job, path: KeyPath) -> Capability:
         if entry is None:
             is_declared = name in job.declared_hyperparameters
             return DECLARED_HYPERPARAMETER if is_declared else UNKNOWN_HYPERPARAMETER
+        if entry.part is Part.VALIDATION and not _has_validation(job):
+            return WITHOUT_VALIDATION
         return HYPERPARAMETERS.get(name) or PARTS[entry.part]
     row = capability_of(path)
     assert row is not None, f"{dotted(path)} is not in the table of capabilities"
     return row
+
+
+def _has_validation(job: Job) -> bool:
+    data = job.config.data
+    return data.validation_set is not None or data.validation_percentage is not None
 
 
 def _given_keys(part: JobModel, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

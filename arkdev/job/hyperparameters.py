@@ -24,6 +24,8 @@ from arkdev.job.spelling import closest
 
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+MAX_WHOLE_NUMBER = 2**31 - 1
+"""Steps, samples and sizes beyond it are slips of the keyboard; counters end there."""
 _SLIP = 0.85
 """Names so alike are one name and a slip of the keyboard; below that they may well be two."""
 
@@ -88,6 +90,8 @@ def _number(entry: Hyperparameter, value: str | int | float) -> int | float:
         raise ValueError(f"{value!r} is not a number")
     if entry.kind is Kind.INTEGER and number != int(number):
         raise ValueError(f"{value!r} is not a whole number")
+    if entry.kind is Kind.INTEGER and abs(number) > MAX_WHOLE_NUMBER:
+        raise ValueError(f"{value!r} given; at most {MAX_WHOLE_NUMBER:,} can be meant")
     if entry.range is not None and not entry.range.has(number):
         raise ValueError(f"{value!r} given; {entry.range.wanted} is expected")
     return int(number) if entry.kind is Kind.INTEGER else number

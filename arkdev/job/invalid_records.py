@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from arkdev.errors import DataError
 from arkdev.job.dataset_files import LineProblem
@@ -66,7 +67,8 @@ class Tolerance:
         """Tell whether so many invalid ones of all lines are accepted."""
         if self.number is not None:
             return num_invalid <= self.number
-        return num_invalid <= (self.ratio or 0) * num_records
+        # the share as it was written: 0.29 of 100 is 29, and less in binary floating point
+        return num_invalid <= Decimal(repr(self.ratio or 0)) * num_records
 
 
 @dataclass

@@ -21,7 +21,7 @@ from arkdev.job.indexed_dataset import IndexedDataset, SampleSet
 from arkdev.job.invalid_records import InvalidRecords, Tolerance
 from arkdev.job.mixing import Mix, MixPart, split_off
 from arkdev.job.paths import filesystem_path
-from arkdev.job.problems import Problem, make_error
+from arkdev.job.problems import KeyPath, Problem, make_error
 from arkdev.job.workspace import Workspace
 
 _STAND_IN_HINT = (
@@ -90,6 +90,28 @@ def validation_sources(data: Data, *, workspace: Workspace) -> list[DataSource]:
     if data.validation_set is None:
         return []
     return _sources("validation_set", data.validation_set, (), workspace=workspace)
+
+
+def stand_ins(data: Data, *, workspace: Workspace) -> list[tuple[KeyPath, Path]]:
+    """Return the files that stand here for datasets of the platform, each with the job's key."""
+    references: list[tuple[KeyPath, DatasetReference | PresetDataset]] = []
+    for name in ("training_set", "validation_set"):
+        part: TrainingDataset | None = getattr(data, name)
+        entries = enumerate(part.datasets or () if part else ())
+        references += [(("data", name, "datasets", number), each) for number, each in entries]
+        references += [
+            (("data", name), each) for each in (part.preset_dataset or () if part else ())
+        ]
+    references += [(("data", "preset_dataset"), each) for each in data.preset_dataset or ()]
+    return [
+        (key, path)
+        for key, each in references
+        for path in (
+            _preset(each, workspace=workspace)
+            if isinstance(each, PresetDataset)
+            else _stand_in(each, workspace=workspace)
+        ).paths
+    ]
 
 
 def load_job_samples(

@@ -38,8 +38,8 @@ def parse_json(text: str) -> tuple[Any, bool]:
         raise JsonProblem("nested too deeply") from None
     except JsonProblem:
         raise
-    except ValueError as error:  # a whole number of more digits than Python converts
-        raise JsonProblem(str(error)) from None
+    except ValueError:  # more digits than Python converts
+        raise JsonProblem("a whole number has too many digits; write it as text") from None
     if text.count("{") + text.count("[") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
         raise JsonProblem(f"nested more than {MAX_DEPTH} levels deep")
     if _may_hold_surrogates(text):
@@ -110,7 +110,10 @@ def _without_surrogates(value: Any) -> tuple[Any, bool]:
         return [item for item, _ in items], any(flag for _, flag in items)
     if isinstance(value, dict):
         entries = [(_without_surrogates(k), _without_surrogates(v)) for k, v in value.items()]
-        return {key: item for (key, _), (item, _) in entries}, any(
+        clean_values = {key: item for (key, _), (item, _) in entries}
+        if len(clean_values) != len(value):
+            raise JsonProblem("two keys of one object differ in halves of surrogate pairs alone")
+        return clean_values, any(
             is_key_changed or is_item_changed
             for (_, is_key_changed), (_, is_item_changed) in entries
         )

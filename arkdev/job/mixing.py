@@ -25,6 +25,9 @@ from typing import overload
 
 from arkdev.job.shuffling import drawn
 
+MAX_SAMPLES = 100_000_000
+"""The order of an epoch takes 8 bytes a sample, 800 MB here, and about a minute."""
+
 
 @dataclass(frozen=True)
 class MixPart:
@@ -51,6 +54,9 @@ class MixPart:
             raise ValueError(
                 f"multiplier is {self.multiplier:g}: none of {len(self.samples)} samples is taken"
             )
+        if self.wanted > MAX_SAMPLES:
+            name = "multiplier" if self.sample_count is None else "sample_count"
+            raise ValueError(f"{name}: more than {MAX_SAMPLES:,} samples cannot be mixed")
 
     @property
     def wanted(self) -> int:
@@ -65,12 +71,15 @@ class MixPart:
 class Mix(Sequence[int]):
     """The samples of several parts, one part after the other.
 
-    Memory: 8 bytes for each sample that is drawn; whole copies take none.
+    Memory: 8 bytes for each sample that is drawn; whole copies take none. Raises `ValueError` for
+    more than `MAX_SAMPLES`.
     """
 
     def __init__(self, parts: Sequence[MixPart], *, seed: int) -> None:
         self._parts = tuple(parts)
         self._ends = list(accumulate(part.wanted for part in self._parts))
+        if len(self) > MAX_SAMPLES:
+            raise ValueError(f"more than {MAX_SAMPLES:,} samples cannot be mixed")
         self._drawn = [_rest(part, seed=seed, number=n) for n, part in enumerate(self._parts)]
 
     def __len__(self) -> int:

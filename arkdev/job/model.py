@@ -93,6 +93,9 @@ class _KeptWhileRead(ModelMetaclass):
             return value
 
 
+NO_CHARACTER = "half a surrogate pair (a \\uD8.. or \\uDC.. alone) is no character"
+
+
 class JobModel(BaseModel, metaclass=_KeptWhileRead):
     """A part of the job. An unknown key is an error that names the key that was meant.
 
@@ -126,6 +129,12 @@ class JobModel(BaseModel, metaclass=_KeptWhileRead):
             ]
         given = _given(value)
         if given is not None:
+            told = {details["loc"][0] for details in found if details["loc"]}
+            found += [
+                _line_error(NO_CHARACTER, (name,))
+                for name, item in given.items()
+                if name not in told and isinstance(item, str) and not is_encodable(item)
+            ]
             found += [_line_error(text, place) for place, text in cls.conflicts(given).items()]
         if found or model is None:
             raise ValidationError.from_exception_data(cls.__name__, found)
@@ -157,6 +166,15 @@ class JobModel(BaseModel, metaclass=_KeptWhileRead):
         if place:
             return f"misplaced key {key!r}; it belongs in {place}"
         return unknown_name("key", key, known=cls.model_fields)
+
+
+def is_encodable(text: str) -> bool:
+    """Tell whether files and requests can hold a text: not when it has half a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _given(value: Any) -> Mapping[str, Any] | None:

@@ -29,7 +29,13 @@ from arkdev.job.capture import (
 from arkdev.job.data import Data, DatasetReference, PresetDataset, TrainingDataset
 from arkdev.job.hyperparameters import check_value
 from arkdev.job.methods import DEFAULT_PIPELINE, METHOD_OF_PIPELINE, CustomizationType
-from arkdev.job.model import JobModel, NoBoolean, located_errors
+from arkdev.job.model import (
+    NO_CHARACTER,
+    JobModel,
+    NoBoolean,
+    is_encodable,
+    located_errors,
+)
 from arkdev.job.pipelines import (
     GRPOPipeline,
     OPDPipeline,
@@ -139,6 +145,9 @@ class ModelCustomizationJob(JobModel):
         problems = {}
         checked = {}
         for name, value in values.items():
+            if not is_encodable(f"{name}{value}"):
+                problems[name] = NO_CHARACTER
+                continue
             try:
                 checked[name] = check_value(name, value)
             except ValueError as error:

@@ -12,8 +12,16 @@ from pathlib import Path
 
 
 def filesystem_path(text: str) -> Path:
-    """Return the path that `text`, read from a UTF-8 file, names on this machine."""
-    return Path(os.fsdecode(text.encode("utf-8", "surrogateescape")))
+    """Return the path that `text`, read from a UTF-8 file, names on this machine.
+
+    Raises ValueError, with a sentence, for what can be no path on any.
+    """
+    if "\0" in text:
+        raise ValueError("a path has no NUL in it")
+    try:
+        return Path(os.fsdecode(text.encode("utf-8", "surrogateescape")))
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no character, so this is no path") from None
 
 
 def shown_path(path: Path) -> str:

@@ -17,7 +17,13 @@ from pydantic import (
 )
 
 from arkdev.errors import ConfigurationError
-from arkdev.job.model import JobModel, NoBoolean, located_errors
+from arkdev.job.model import (
+    NO_CHARACTER,
+    JobModel,
+    NoBoolean,
+    is_encodable,
+    located_errors,
+)
 from arkdev.job.problems import KeyPath
 from arkdev.job.references import TeacherConfig
 from arkdev.plugin.runtime import Runtime
@@ -40,16 +46,22 @@ def _environment(value: Any) -> Any:
     """Refuse values that are no text; the environment of a process holds nothing else."""
     if not isinstance(value, dict):
         return {} if value is None else value
-    problems = {
-        str(
-            name
-        ): f"{'nothing' if item is None else type(item).__name__} given; write the value in quotes"
-        for name, item in value.items()
-        if not isinstance(item, str)
-    }
+    problems = {str(name): _env_problem(str(name), item) for name, item in value.items()}
+    problems = {name: problem for name, problem in problems.items() if problem}
     if problems:
         raise located_errors(problems)
     return value
+
+
+def _env_problem(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        given = "nothing" if value is None else type(value).__name__
+        return f"{given} given; write the value in quotes"
+    if not name or "=" in name or "\0" in name:
+        return "no environment can hold this name: it is empty, or has an = or a NUL in it"
+    if not is_encodable(name + value):
+        return NO_CHARACTER
+    return "no environment can hold a NUL, and the value has one" if "\0" in value else ""
 
 
 Weight = Annotated[FiniteFloat, NoBoolean]

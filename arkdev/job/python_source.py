@@ -43,7 +43,9 @@ def run_job_file(path: Path, *, root: Path) -> ModelCustomizationJob:
                     where=_users_place(error, root=root, path=path),
                 ) from error
         except Exception as error:
-            raise _failed(error, capture, path=path, root=root) from error
+            # one that swallowed what ends submit() has submitted all the same
+            if capture.submitted is None or capture.invalid:
+                raise _failed(error, capture, path=path, root=root) from error
         job = None
         with contextlib.suppress(JobError) if capture.invalid else contextlib.nullcontext():
             job = _only_job(capture, main=main, path=path)

@@ -89,6 +89,8 @@ def _message(message: Any, *, place: str, warn: Callable[[str], None]) -> dict[s
         warn(f"{place} has the role 'developer', which many models refuse; use 'system'")
     elif role not in ROLES:
         raise SampleProblem(f"{place}: {unknown_name('role', role, known=ROLES)}")
+    if role == "tool" and not message.get("tool_call_id"):
+        warn("a tool message has no tool_call_id, without which most servers refuse it")
     content = message.get("content")
     if isinstance(content, dict):
         content = [content]

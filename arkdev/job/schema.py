@@ -204,6 +204,10 @@ def _values(entry: Hyperparameter) -> dict[str, Any]:
         return {**described, "anyOf": [number, _NUMBER_AS_TEXT]}
     if entry.kind is Kind.BOOLEAN:
         return {**described, "enum": [True, False, "true", "false"]}
+    if entry.name == "thinking":  # the word, or the form that a sample has
+        word = {"enum": list(entry.options or ())}
+        form = {"type": "object", "properties": {"type": word}, "required": ["type"]}
+        return {**described, "anyOf": [word, {**form, "additionalProperties": False}]}
     if entry.options:
         return {**described, "enum": list(entry.options)}
     return {**described, "type": ["string", "number", "boolean"]}

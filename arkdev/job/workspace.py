@@ -46,12 +46,21 @@ class Workspace:
     """``[prices]``: what tokens and training cost."""
 
 
-def find_workspace(start: Path) -> Workspace:
+def find_workspace(start: Path, *, job: Path | None = None) -> Workspace:
     """Return the workspace that `start` lies in: the nearest folder upwards with a marker.
 
     Markers are arkworkspace.toml, a job file and a folder ``plugins``. The search ends at the home
-    directory; without a marker `start` itself is a bare workspace. Raises `WorkspaceError`.
+    directory. Without a marker it is the workspace that the job file `job` lies in, when one is
+    named; else `start` itself is a bare workspace. Raises `WorkspaceError`.
     """
+    found = _nearest(start)
+    if found.is_bare and job is not None and job.absolute().parent.is_dir():
+        around = _nearest(job.absolute().parent.resolve())  # no ".." in what is shown of it
+        return found if around.is_bare else around
+    return found
+
+
+def _nearest(start: Path) -> Workspace:
     start = Path(start).absolute()
     if not start.is_dir():
         raise WorkspaceError("there is no such folder", where=shown_path(start))
@@ -148,7 +157,11 @@ class _Tables:
             and paths
             and all(isinstance(path, str) and path for path in paths)
         ):
-            return tuple(root / filesystem_path(path) for path in paths)
+            try:
+                return tuple(root / filesystem_path(path) for path in paths)
+            except ValueError as error:
+                self._problem(name, f"datasets.{name}: {error}")
+                return ()
         self._problem(name, f"datasets.{name}: a path is expected, or a list of them")
         return ()
 

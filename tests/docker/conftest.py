@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import EngineError, MissingExtraError
-from arkdev.faas_emulator.container_launcher import ContainerLauncher, ContainerSettings
-from arkdev.faas_emulator.deployments import deployment
-from arkdev.faas_emulator.engine import open_engine
+from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher, ContainerSettings
+from arkdev.faas_emulator.engines.deployments import deployment
+from arkdev.faas_emulator.engines.engine import open_engine
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import Runtime

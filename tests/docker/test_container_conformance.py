@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from arkdev.faas_emulator.container_launcher import ContainerLauncher
-from arkdev.faas_emulator.deployments import deployment as engine_deployment
-from arkdev.faas_emulator.image import build_image
-from arkdev.faas_emulator.package import plugin_package
-from arkdev.faas_emulator.requirements import Requirements
+from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher
+from arkdev.faas_emulator.engines.deployments import deployment as engine_deployment
+from arkdev.faas_emulator.images.image import build_image
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.requirement_files.requirements import Requirements
 from arkdev.job.workspace import find_workspace
 from tests.faas_conformance import *  # noqa: F403
 

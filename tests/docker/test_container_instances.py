@@ -6,8 +6,8 @@ import time
 import pytest
 
 from arkdev.errors import InstanceError
-from arkdev.faas_emulator.container_usage import usage_of_stats
-from arkdev.faas_emulator.image_plan import FUNCTION_UID
+from arkdev.faas_emulator.containers.container_usage import usage_of_stats
+from arkdev.faas_emulator.images.image_plan import FUNCTION_UID
 from arkdev.faas_emulator.records import InvocationStatus
 from tests.docker.asking import ask, ask_its_last
 from tests.docker.conftest import function

@@ -12,8 +12,8 @@ from urllib.request import urlopen
 import pytest
 
 from arkdev.endpoints.scripted.server import ScriptedServer
-from arkdev.faas_emulator.deployments import OWNER
-from arkdev.faas_emulator.image_plan import WORKSPACE_LABEL, workspace_id
+from arkdev.faas_emulator.engines.deployments import OWNER
+from arkdev.faas_emulator.images.image_plan import WORKSPACE_LABEL, workspace_id
 
 pytestmark = pytest.mark.docker
 
@@ -120,6 +120,7 @@ async def test_containers_of_a_killed_deployment_are_removed_and_those_of_others
     assert len(await of_workspace(engine, workspace)) == 2
     told = await in_thread(arkdev, workspace, "faas", "status", "--json")
     assert [each["id"] for each in json.loads(told.stdout)["deployments"]] == [kept["id"]]
+    assert "removed what an arkdev that was killed had left: 1 containers" in told.stderr
     assert f"removed what the deployment {killed['id']} left" in told.stderr
     (left,) = await of_workspace(engine, workspace)
     assert f"/{kept['pid']}/" in left["Labels"][OWNER]

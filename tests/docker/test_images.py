@@ -8,12 +8,12 @@ import uuid
 import pytest
 
 from arkdev.errors import BuildError
-from arkdev.faas_emulator.engine import ContainerSpec
-from arkdev.faas_emulator.image import build_image
-from arkdev.faas_emulator.image_plan import WORKSPACE_LABEL, workspace_id
-from arkdev.faas_emulator.package import plugin_package
-from arkdev.faas_emulator.requirements import read_requirements
-from arkdev.faas_emulator.run_once import run_once
+from arkdev.faas_emulator.engines.engine import ContainerSpec
+from arkdev.faas_emulator.engines.run_once import run_once
+from arkdev.faas_emulator.images.image import build_image
+from arkdev.faas_emulator.images.image_plan import WORKSPACE_LABEL, workspace_id
+from arkdev.faas_emulator.packages.package import plugin_package
+from arkdev.faas_emulator.requirement_files.requirements import read_requirements
 from arkdev.job.workspace import find_workspace
 
 pytestmark = pytest.mark.docker

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from arkdev.faas_emulator.deployments import deployment, remove_deployment, sweep
-from arkdev.faas_emulator.engine import ContainerSpec
+from arkdev.faas_emulator.engines.deployments import deployment, remove_deployment, sweep
+from arkdev.faas_emulator.engines.engine import ContainerSpec
 from tests.docker.conftest import function
 
 pytestmark = pytest.mark.docker

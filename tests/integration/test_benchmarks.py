@@ -162,3 +162,22 @@ def test_debugging_a_job_runs_what_a_test_of_its_plugins_runs():
     assert told.returncode == 0, told.stderr
     measured = json.loads(told.stdout)
     assert all(row["rollouts_per_s"] > 0 < row["early_mb"] for row in measured.values())
+
+
+def test_the_benchmark_of_functions_measures_what_needs_no_engine():
+    told = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "benchmarks" / "faas.py"), "--json"),
+            *("--parts", "overhead,scale,forecast", "--calls", "20", "--replicas", "2"),
+            *("--forecast-calls", "24"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    measured = json.loads(told.stdout)
+    assert measured["overhead"]["bare_ms"] > 0
+    assert measured["scale"]["instances"] == 2
+    assert len(measured["forecast"]["rows"]) == 6

@@ -494,7 +494,8 @@ def test_ungraded_settings_of_a_job_are_said_and_unknown_ones_refused(workspace,
     told = arkdev("debug", "--steps", "1")
     assert "gives no num_generations" in told.err and "scripted model answers" in told.err
     write_job(workspace, hyperparameters={"num_steps": 1, "test_every_n_steps": 1})
-    assert "test_every_n_steps has no effect" in arkdev("debug").err
+    told = arkdev("debug")
+    assert (told.exit_code, "test_every_n_steps has no effect on debug" in told.err) == (2, True)
     write_job(workspace, hyperparameters={"warp_factor": 9})
     told = arkdev("debug")
     assert (told.exit_code, "warp_factor" in told.err) == (2, True)

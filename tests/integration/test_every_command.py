@@ -60,6 +60,11 @@ ENDS = {
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
     "faas down": [("faas down", 2), ("faas down none", 2), ("faas down --all", 0)],
     "faas logs": [("faas logs", 2), ("faas logs none", 2)],
+    "faas plan": [
+        ("faas plan", 2),
+        ("faas plan --target-p99 1 --target-makespan 1", 2),
+        ("faas plan --rate 1 --batch-size 4", 2),
+    ],
     "faas status": [("faas status", 0)],
     "faas up": [
         ("faas up --fn plugins.rollout:none", 2),

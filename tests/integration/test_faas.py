@@ -14,7 +14,7 @@ import pytest
 
 from arkdev.cli.documents import json_schema
 from arkdev.errors import ExitCode, PluginLoadError, UsageError
-from arkdev.faas_emulator.requirements import RequirementsError
+from arkdev.faas_emulator.requirement_files.requirements import RequirementsError
 from arkdev.flows.test_plan import plan_test
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.runs.reader import RunReader
@@ -92,6 +92,30 @@ def test_the_records_of_a_run_are_those_of_the_run_in_process_but_for_times(work
     assert apart.exit_code == here.exit_code == ExitCode.SOME_FAILED
     assert apart.rewards == here.rewards and apart.rewards[2] == (None, None)
     assert logged(apart) == logged(here)
+
+
+def test_plugins_that_a_job_py_names_by_function_run_in_instances_too(workspace):
+    workspace.write(
+        "job.py",
+        """
+        from ark_sdk.resources.model_customization_job import ModelCustomizationJob
+        from ark_sdk.resources.pipeline_plugin import GRPOPipeline
+        from ark_sdk.types.model_customization_job import CustomizationType
+        from plugins.grader import one
+        from plugins.rollout import answer
+
+        job = ModelCustomizationJob(
+            customization_type=CustomizationType.GRPO,
+            model_reference={"foundation_model": {"name": "m", "model_version": "1"}},
+            data={"training_set": {"local_files": ["data.jsonl"]}},
+            custom_rl_pipeline=GRPOPipeline(rollout=answer, graders=[one]),
+        )
+        """,
+    )
+    ran = workspace.run(
+        faas=True, faas_engine="process", job=workspace.root / "job.py", num_generations=1
+    )
+    assert {call.function for call in ran.reader.invocations()} == {"answer", "one"}
 
 
 def test_calls_and_instances_are_written_down_and_summed_up(workspace):

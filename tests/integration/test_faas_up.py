@@ -3,10 +3,12 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -120,6 +122,30 @@ def test_a_deployment_is_called_watched_read_and_ended(workspace, arkdev):
     assert arkdev("faas", "down", "--all").out == "no deployment is up\n"
 
 
+def test_where_calls_to_ark_go_to_an_endpoint_a_rollout_needs_no_proxy(workspace, arkdev):
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import RolloutResult, rollout
+
+        @rollout
+        def ready(context, proxy, sample):
+            return RolloutResult()
+        """,
+    )
+    up = ("faas", "up", "--fn", "plugins.rollout:ready", "--faas-engine", "process", "--detach")
+    kept = arkdev(*up, "--json", "--endpoint", "scripted").document
+    assert post(function_of(kept)["url"], {"sample": SAMPLE})[0] == 200
+    arkdev("faas", "down")
+    kept = arkdev(*up, "--json").document
+    status, answer = post(function_of(kept)["url"], {"sample": SAMPLE})
+    assert (status, answer["error"]["code"]) == (400, "InvalidParameter")
+    nobody = {"sample": SAMPLE, "proxy": {"url": "http://localhost:9/v1"}}
+    status, answer = post(function_of(kept)["url"], nobody)
+    assert (status, answer["error"]["code"]) == (400, "InvalidParameter")
+    assert "nothing listens at localhost:9 on this machine" in answer["error"]["message"]
+
+
 def test_what_a_killed_deployment_left_is_removed_and_said(workspace, arkdev, tmp_path):
     kept = arkdev(*UP, "--detach", "--json").document
     pids = instances_of(kept)
@@ -132,7 +158,60 @@ def test_what_a_killed_deployment_left_is_removed_and_said(workspace, arkdev, tm
     assert not (tmp_path / "config/state/arkdev/faas" / kept["id"]).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_containers_that_cannot_be_looked_for_are_not_forgotten(
+    workspace, arkdev, tmp_path, monkeypatch
+):
+    kept = arkdev(*UP, "--detach", "--json").document
+    state = tmp_path / "config/state/arkdev/faas" / kept["id"] / "state.json"
+    document = json.loads(state.read_text(encoding="utf-8"))
+    os.kill(kept["pid"], signal.SIGKILL)
+    until_gone(kept["pid"])
+    state.write_text(json.dumps({**document, "engine": "container"}), encoding="utf-8")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    for _ in range(2):
+        told = arkdev("faas", "status")
+        assert told.out.startswith("no deployment is up")
+        assert "its containers cannot be looked for: no container engine answers;" in told.err
+    state.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_a_deployment_of_another_machine_is_seen_and_never_signalled(workspace, arkdev, tmp_path):
+    folder = tmp_path / "config/state/arkdev/faas/4f1c2a"
+    kept = arkdev(*UP, "--detach", "--json").document
+    text = (folder.parent / kept["id"] / "state.json").read_text(encoding="utf-8")
+    arkdev("faas", "down")
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        document = {**json.loads(text), "id": "4f1c2a", "owner": f"other/boot/1/{bystander.pid}/3"}
+        folder.mkdir()
+        (folder / "state.json").write_text(json.dumps(document), encoding="utf-8")
+        assert "of another machine" in arkdev("faas", "status").out
+        told = arkdev("faas", "down", "4f1c2a")
+        assert told.exit_code == 2
+        assert "the deployment 4f1c2a is of another machine" in told.err
+        assert arkdev("faas", "down", "--all").out == "no deployment is up\n"
+        assert bystander.poll() is None
+        bystander.kill()
+    shutil.rmtree(folder)
+
+
+def test_what_one_that_was_killed_while_it_started_left_is_removed(workspace, arkdev, tmp_path):
+    slow = 'if "_FAAS_RUNTIME_PORT" in os.environ:\n    __import__("time").sleep(60)\n'
+    workspace.write("plugins/grader.py", textwrap.dedent(GRADER) + slow)
+    process = workspace.start(*UP)
+    folder = tmp_path / "config/state/arkdev/faas"
+    for _ in range(200):
+        if list(folder.glob("*/owner.txt")):
+            break
+        time.sleep(0.05)
+    process.kill()
+    process.communicate(timeout=30)
+    (left,) = folder.iterdir()
+    told = arkdev("faas", "status")
+    assert f"removed what the deployment {left.name} left" in told.err
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_in_the_foreground_ends_with_130_and_leaves_nothing(workspace, arkdev, number):
     process = workspace.start(*UP, "--json")
     kept = json.loads(_document_of(process.stdout))

@@ -16,8 +16,8 @@ from textwrap import dedent
 
 import pytest
 
-from arkdev.faas_emulator.frozen_text import SECTION
-from arkdev.faas_emulator.requirements import read_requirements
+from arkdev.faas_emulator.freezing.frozen_text import SECTION
+from arkdev.faas_emulator.requirement_files.requirements import read_requirements
 from arkdev.flows.init_workspace import TEMPLATES, create_workspace
 from tests.integration.workspace import Command, Workspace
 
@@ -187,7 +187,8 @@ def test_a_utf_16_file_is_frozen_as_utf_8_with_its_own_line_ends(
     workspace.write("plugins/tools.py", "import web\n")
     path = workspace.root / "requirements.txt"
     path.write_bytes("# 依赖\r\nweb==2.0\r\n".encode("utf-16"))
-    assert arkdev("freeze", "--check").exit_code == 1
+    told = arkdev("freeze", "--check")
+    assert (told.exit_code, "the file is UTF-16" in told.out) == (1, True)
     assert arkdev("freeze").exit_code == 0
     assert path.read_bytes() == "# 依赖\r\nweb==2.0\r\n".encode()
     path.write_bytes("web==2.0\n".encode("utf-16-le"))
@@ -360,3 +361,16 @@ def test_a_template_is_frozen_and_keeps_its_comments(
     found = read_requirements(path)
     assert (found.problems, found.warnings) == ((), ())
     assert arkdev("freeze", "--check").exit_code == 0
+
+
+def test_a_folder_that_is_no_workspace_is_refused_before_it_is_searched(
+    tmp_path: Path, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "notes.py").write_text("import web\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)
+    told = arkdev("freeze")
+    assert told.exit_code == 2
+    assert "there are no plugins here" in told.err

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import BuildError, MissingExtraError
-from arkdev.faas_emulator.environment import (
+from arkdev.faas_emulator.processes.environment import (
     NUM_KEPT_ENVIRONMENTS,
     Environment,
     environments_folder,
     function_environment,
 )
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 
 
 def write_wheel(folder: Path, name: str, version: str, *, requires: str = "") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from arkdev.faas_emulator.function_wheel import function_wheel
+from arkdev.faas_emulator.packages.function_wheel import function_wheel
 
 
 def of_pydantic() -> Iterator[Path]:

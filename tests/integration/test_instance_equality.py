@@ -23,7 +23,7 @@ import pytest
 
 from arkdev.errors import EndpointResponseError
 from arkdev.faas_emulator.functions import function_of
-from arkdev.faas_emulator.process_instance import ProcessLauncher
+from arkdev.faas_emulator.processes.process_instance import ProcessLauncher
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.requests import request_body
 from arkdev.harness.grading import Grader

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+from pathlib import Path
 
 import pytest
 
+from arkdev.flows.debug_plan import plan_debug
+from arkdev.flows.debug_request import DebugRequest
 from tests.integration.workspace import Command, Workspace, job_yaml
 
 LOOK_UP = "get foundation-model --model doubao-seed-2-0-lite --version 260428"
@@ -167,3 +171,66 @@ def test_the_schema_that_init_wrote_is_the_one_that_is_printed(
     assert arkdev("init", "new", "--template", "minimal").exit_code == 0
     written = (workspace.root / "new/typings/job.schema.json").read_text(encoding="utf-8")
     assert json.loads(written) == arkdev("schema", "job").document
+
+
+def test_plan_says_what_a_debug_run_takes_for_what_the_job_leaves_open(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    workspace.write("job.yaml", job_yaml(hyperparameters={"num_generations": 4}))
+    [_, work, _] = arkdev("plan", "--json").document["work"]
+    assert work == (
+        "one epoch in steps of 32 samples, 4 rollouts of each; a debug run's own, as the job gives "
+        "no num_steps, batch_size"
+    )
+    work = arkdev("plan", "--backend", "remote", "--json").document["work"][1]
+    assert work.startswith("an unknown number of steps of an unknown number of samples, 4 rollouts")
+
+
+@pytest.mark.parametrize("flag", ["--steps", "--batch-size", "--n-sample"])
+def test_a_count_beyond_all_counters_is_refused(
+    workspace: Workspace, arkdev: Command, flag: str
+) -> None:
+    told = arkdev("debug", flag, str(10**20))
+    assert told.exit_code == 2
+    assert f"{flag} is 100,000,000,000,000,000,000; at most 2,147,483,647" in told.err
+
+
+def test_a_job_of_very_many_steps_is_planned_at_once(workspace: Workspace) -> None:
+    """The rounds of 2 billion steps are counted without going through the steps."""
+    values = {"num_steps": 2**31 - 1, "batch_size": 1, "test_every_n_steps": 2}
+    data = {"training_set": {"local_files": ["data.jsonl"]}}
+    data["validation_set"] = data["training_set"]
+    workspace.write("job.yaml", job_yaml(hyperparameters=values, data=data))
+    assert plan_debug(DebugRequest(start=workspace.root)).num_rounds == 2**30
+
+
+def test_a_job_is_rehearsed_from_outside_of_its_workspace(
+    tmp_path: Path, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    Workspace(inside)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    monkeypatch.chdir(outside)
+    told = arkdev("debug", "-f", "../inside/job.yaml", "--steps", "1", "--n-sample", "1")
+    assert told.exit_code == 0, told.err
+    [run] = (inside / "runs").iterdir()
+    assert f"arkdevshow{run.resolve()}" in "".join(told.out.split())  # wrapped where it is long
+    assert not (outside / "runs").exists()
+
+
+def test_what_cannot_be_reached_for_a_debug_config_names_where_its_address_is_from(
+    workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:  # bound and not listening: nobody else answers there
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("ARK_BASE_URL", f"http://127.0.0.1:{taken.getsockname()[1]}/api/v3")
+        config = {"apikey": "k" * 20, "endpoint_id": "ep-1"}
+        workspace.write("job.yaml", job_yaml(debug_config=config))
+        told = arkdev("debug")
+    assert told.exit_code == 4
+    assert "debug_config (job.yaml:" in told.err
+    assert "ARK_BASE_URL" in told.err
+    assert "base_url in" not in told.err

@@ -34,6 +34,7 @@ COMMANDS = {
     "test-pipeline-plugin": "test pipeline_plugin --fn plugins.grader:one --faas-engine process "
     '--json --request {"sample":{"messages":[{"role":"user","content":"?"}]},'
     '"trajectory":{"messages":[]}}',
+    "faas-plan": "faas plan latest --target-p99 0.000001 --json",
     "faas-status": "faas status --json",
     "faas-down": "faas down --all --json",
     "init": "init new --template minimal --json",
@@ -93,7 +94,10 @@ def test_the_document_of_a_command_is_the_published_one(
     workspace.samples("hello", "fail", "hello again")
     if name == "freeze":
         workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
-    if name in ("show-step", "forecast"):
+    if name == "faas-plan":
+        workspace.write("requirements.txt", "openai==3.57.0\n")
+        arkdev("test", "plugin", "--faas", "--faas-engine", "process")
+    elif name in ("show-step", "forecast"):
         arkdev("debug", "--steps", "1", "--n-sample", "2", "--keep-going")
     elif name.startswith("show") or name in ("runs", "replay", "test-grader-repeat"):
         arkdev("test", "plugin", "--n-sample", "2", "--trace")

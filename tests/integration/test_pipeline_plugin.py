@@ -53,6 +53,32 @@ def test_the_answer_is_printed_and_what_the_plugin_says_goes_to_stderr(workspace
     assert "plugins.grader: seen None" in told.err
 
 
+def test_a_request_that_is_nested_deeply_is_a_request(workspace, arkdev):
+    nested = "[" * 900 + "]" * 900
+    request = json.dumps({**REQUEST, "token": 0}).replace('"token": 0', f'"more": {nested}')
+    told = ask(arkdev, request)
+    assert (told.exit_code, json.loads(told.out)["reward"]) == (0, 0.25)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--sync"])
+def test_numbers_and_text_that_json_lacks_are_printed_as_text(workspace, arkdev, flag):
+    workspace.write(
+        "plugins/rollout.py",
+        """
+        from arkdev import RolloutResult, rollout
+
+        @rollout
+        def odd(context, proxy, sample):
+            return RolloutResult(extra={"loss": [float("nan"), float("inf")], "half": "\\ud800!"})
+        """,
+    )
+    told = ask(arkdev, {"sample": SAMPLE, "proxy": {}}, flag, fn="plugins.rollout:odd")
+    assert told.exit_code == 0, told.err
+    result = told.document["result"] if flag == "--json" else json.loads(told.out)
+    assert result["extra"] == {"loss": ["nan", "inf"], "half": "\ufffd!"}
+    assert result["status"] == "success"
+
+
 def test_the_deployed_code_runs_until_it_is_synced_and_a_notice_names_what_differs(
     workspace, arkdev
 ):

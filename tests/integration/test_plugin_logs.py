@@ -105,7 +105,7 @@ def test_too_many_and_too_long_lines_are_cut_and_counted(
         """,
     )
     told = arkdev("test", "plugin", "--out", "out")
-    assert "1000 lines that plugins logged or printed, 99,001 more are left out" in told.out
+    assert "1,000 lines that plugins logged or printed, 99,001 more are left out" in told.out
     lines = list(RunReader(workspace.root / "out").logs("0.0"))
     assert (len(lines), lines[0].num_cut) == (1001, 1_000_000 - 16_384)
     assert (lines[-1].num_left_out, lines[-1].level) == (99_001, "WARNING")

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from arkdev.errors import InstanceError
-from arkdev.faas_emulator.process_instance import ProcessLauncher
+from arkdev.faas_emulator.processes.process_instance import ProcessLauncher
 from arkdev.faas_emulator.worker.confinement import end_processes_of
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import PluginInstance
@@ -207,7 +207,7 @@ def test_when_arkdev_is_killed_its_instances_end_and_the_next_one_removes_their_
         import asyncio, sys
         from pathlib import Path
         from arkdev.faas_emulator.functions import FunctionSpec
-        from arkdev.faas_emulator.process_instance import ProcessLauncher
+        from arkdev.faas_emulator.processes.process_instance import ProcessLauncher
         from arkdev.plugin.decorators import PluginKind
         from arkdev.plugin.runtime import Runtime
         from tests.integration.test_process_instances import Folder
@@ -238,8 +238,9 @@ def test_when_arkdev_is_killed_its_instances_end_and_the_next_one_removes_their_
     finally:
         end_processes_of(instance_id)
     assert len(list(temporary.iterdir())) == 1
-    again = "from arkdev.faas_emulator.function_folder import *; FunctionFolder(Nothing()).remove()"
-    code = f"class Nothing:\n    def write_to(self, folder): pass\n{again}"
+    imported = "from arkdev.faas_emulator.processes.function_folder import FunctionFolder"
+    nothing = "class Nothing:\n    def write_to(self, folder): pass"
+    code = f"{imported}\n{nothing}\nFunctionFolder(Nothing()).remove()"
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, check=True)
     assert list(temporary.iterdir()) == []
 

@@ -69,6 +69,7 @@ COMMANDS = {
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
     "faas down": ["faas", "down"],
     "faas logs": ["faas", "logs"],
+    "faas plan": ["faas", "plan", "latest"],
     "faas status": ["faas", "status"],
     "faas up": ["faas", "up", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
     "freeze": ["freeze", "--check"],

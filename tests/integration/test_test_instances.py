@@ -69,6 +69,42 @@ GRADES = """
         print(error)
 """
 
+WAITS = """
+    import time
+    from pathlib import Path
+    from arkdev import single_grader
+
+    @single_grader
+    def one(context, sample, trajectory):
+        Path(sample.extra["started"]).touch()
+        time.sleep(60)
+        return 1.0
+"""
+STOPS = """
+    import threading
+    import time
+    from arkdev.plugin.test_instance import get_or_create_pipeline_plugin_test_instance
+    from pathlib import Path
+    from plugins.grader import one
+
+    started = Path("started").absolute()
+    sample = {"messages": [], "extra": {"started": str(started)}}
+    instance = get_or_create_pipeline_plugin_test_instance(one)
+
+    def ask():
+        try:
+            instance.request({"sample": sample, "trajectory": {"messages": []}})
+        except Exception as error:
+            print(type(error).__name__, error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not started.exists():
+        time.sleep(0.05)
+    instance.stop()
+    asking.join()
+"""
+
 
 def test_the_documents_own_script_runs_unchanged_against_the_scripted_model(workspace, arkdev):
     workspace.write("requirements.txt", OPENAI)
@@ -88,6 +124,16 @@ def test_code_is_updated_by_sync_and_forgotten_by_stop(workspace, arkdev, monkey
     assert fourth == "RaisedElsewhere KeyError: 'town'"
     assert "cannot be sent as JSON: object is not JSON" in fifth
     assert "plugins/grader.py changed" in told.err
+
+
+def test_a_call_whose_instance_is_stopped_says_so(workspace, arkdev, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    workspace.write("plugins/grader.py", WAITS)
+    workspace.write("stops.py", STOPS)
+    told = arkdev("run", "stops.py")
+    assert told.exit_code == 0, told.err
+    assert told.out.startswith("InstanceError ")
+    assert "the instance of one was stopped during the call, by stop() or for newer" in told.out
 
 
 @pytest.mark.parametrize("kind", ["undecorated", "outside"])

@@ -6,13 +6,14 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from arkdev.cli.main import build_app
 from arkdev.harness.warnings import WARNINGS
@@ -50,6 +51,13 @@ COMMAND_LINES = sorted(set(command_lines()))
 @cache
 def root_command() -> Any:
     return typer.main.get_command(build_app())
+
+
+@cache
+def can_explain_itself(*path: str) -> bool:
+    with redirect_stdout(StringIO()) as help_text:
+        root_command().main([*path, "--help"], prog_name="arkdev", standalone_mode=False)
+    return f"arkdev {' '.join(path)}" in help_text.getvalue()
 
 
 def split(command: str) -> tuple[list[str], list[str]]:
@@ -91,7 +99,7 @@ def test_a_shown_command_line_can_be_typed(page: str, command: str) -> None:
     known = {option for parameter in node.params for option in parameter.opts}
     used = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     assert used - known == set()
-    assert CliRunner().invoke(build_app(), [*path, "--help"]).exit_code == 0
+    assert can_explain_itself(*path)
 
 
 @pytest.mark.parametrize(

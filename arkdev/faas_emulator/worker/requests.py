@@ -174,14 +174,17 @@ def _proxy(fields: Any) -> ProxyAddress:
         raise BadRequestError("proxy.attempt is not an object")
     if not isinstance(headers, dict):
         raise BadRequestError("proxy.headers is not an object")
-    url = str(fields.get("url") or "")
+    for name in ("url", "jwt_token"):
+        if not isinstance(fields.get(name) or "", str):
+            raise BadRequestError(f"proxy.{name} is not a text")
+    url = fields.get("url") or ""
     try:
         _ = urlsplit(url).port
     except ValueError as error:
         raise BadRequestError(f"proxy.url is {url!r}: {error}") from None
     return ProxyAddress(
         url=url,
-        jwt_token=str(fields.get("jwt_token") or ""),
+        jwt_token=fields.get("jwt_token") or "",
         mode=mode,
         headers={str(name): str(value) for name, value in headers.items()},
         attempt=attempt,

@@ -174,7 +174,7 @@ def _answer(status: int, text: str, request_id: str) -> HttpAnswer:
 
 
 def _refusal(status: int, code: str, message: str, request_id: str) -> HttpAnswer:
-    text = f"{message} Request id: {request_id}"
+    text = f"{message.removesuffix('.')}. Request id: {request_id}"
     return _answer(
         status,
         json.dumps({"error": {"code": code, "message": text, "type": code}}),

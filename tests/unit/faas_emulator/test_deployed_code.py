@@ -9,8 +9,8 @@ import pytest
 from arkdev.errors import BuildError
 from arkdev.faas_emulator.deployed_code import KEPT_S, CodeChanges, CodeStore
 from arkdev.faas_emulator.functions import FunctionSpec
-from arkdev.faas_emulator.package import PackageFile, PluginPackage
-from arkdev.faas_emulator.requirements import Requirements, read_requirements
+from arkdev.faas_emulator.packages.package import PackageFile, PluginPackage
+from arkdev.faas_emulator.requirement_files.requirements import Requirements, read_requirements
 from arkdev.faas_emulator.state_folder import state_folder_of
 from arkdev.plugin.decorators import PluginKind
 from arkdev.plugin.runtime import Runtime
@@ -140,3 +140,14 @@ def test_workspaces_do_not_share_what_they_deploy(store, root, tmp_path):
 )
 def test_the_state_folder_is_the_systems_own(environ, system, folder):
     assert state_folder_of(environ, system=system, home=Path("/h")) == Path(folder)
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_code_that_was_damaged_is_whole_again_once_it_is_deployed_anew(store, root, is_removed):
+    file = deploy(store, root).package_folder / "plugins/a.py"
+    if is_removed:
+        file.unlink()
+    else:
+        file.write_text("", encoding="utf-8")
+    deploy(store, root)
+    assert file.read_text(encoding="utf-8") == "A = 1\n"

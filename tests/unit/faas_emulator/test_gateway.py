@@ -6,8 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import aiohttp
+import pytest
 
-from arkdev.errors import InstanceError
+from arkdev.errors import EndpointUnreachableError, InstanceError
 from arkdev.faas_emulator.gateway import MAX_BODY_BYTES, FunctionGateway
 from tests.unit.faas_emulator.fake_instances import fake_pool
 
@@ -15,9 +16,9 @@ ID = "X-Faas-Request-Id"
 
 
 @asynccontextmanager
-async def serving(*, max_queued=10, **pool):
+async def serving(*, max_queued=10, prepare=None, **pool):
     run = fake_pool(start_s=0.0, **pool)
-    gateway = FunctionGateway({"grader": run.pool}, max_queued=max_queued)
+    gateway = FunctionGateway({"grader": run.pool}, max_queued=max_queued, prepare=prepare)
     url = await gateway.start()
     try:
         async with aiohttp.ClientSession() as session:
@@ -66,6 +67,30 @@ async def test_errors_have_the_clouds_envelope():
             assert await told(response) == (500, "InternalServiceError")
         async with session.post(f"{url}/grader", json={"number": 0, "takes_s": 60}) as response:
             assert await told(response) == (504, "TimeoutError")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RecursionError(), "the body is nested too deeply."),
+        (
+            EndpointUnreachableError("nothing listens", hint="start it"),
+            "nothing listens; start it.",
+        ),
+    ],
+)
+async def test_a_request_that_cannot_be_handed_on_is_refused_in_the_envelope(error, said):
+    async def prepare(_):
+        raise error
+
+    async with (
+        serving(prepare=prepare) as (_, session, url),
+        session.post(f"{url}/grader", json={}) as response,
+    ):
+        assert response.status == 400
+        document = (await response.json())["error"]
+    assert document["code"] == "InvalidParameter"
+    assert document["message"] == f"{said} Request id: {response.headers[ID]}"
 
 
 async def test_a_function_that_cannot_start_is_a_fault_of_the_service():

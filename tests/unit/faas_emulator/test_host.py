@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,9 @@ async def test_a_request_is_known_by_the_attempt_that_made_it():
     assert requests.place_of("unknown") is None
 
 
-async def test_a_plugin_that_is_no_function_runs_here():
+async def test_the_platforms_own_plugins_run_here_and_no_others():
     host = FaasHost([], requests=Requests(), gateway_url="", built_in=InProcessHost())
-    assert await host.invoke(plugin_of_function(other), ARGUMENTS) == 0.5
+    built_in = replace(plugin_of_function(other), reference="arkdev.plugin.built_in:other")
+    assert await host.invoke(built_in, ARGUMENTS) == 0.5
+    with pytest.raises(LookupError, match="other is no function"):
+        await host.invoke(plugin_of_function(other), ARGUMENTS)

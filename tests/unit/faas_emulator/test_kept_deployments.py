@@ -1,12 +1,13 @@
 """What is known of deployments that stay up, and what a killed one leaves."""
 
+import errno
 import os
 import time
 from dataclasses import replace
 
 import pytest
 
-from arkdev.errors import UsageError
+from arkdev.errors import OutputError, UsageError
 from arkdev.faas_emulator import kept_deployments
 from arkdev.faas_emulator.kept_deployments import (
     DeploymentLog,
@@ -53,18 +54,24 @@ def test_what_is_written_is_found_the_oldest_first(deployments):
     assert deployments.all() == [newer]
 
 
-def test_only_what_belongs_to_processes_that_are_gone_is_cleaned(deployments):
+def test_only_what_belongs_to_processes_that_are_gone_is_left_behind(deployments):
     alive = write(deployments, id="a")
     *machine, _, start = alive.owner.split("/")
     gone = write(deployments, id="b", owner="/".join([*machine, str(2**22 + 1), start]))
     foreign = write(deployments, id="c", owner="other/boot/1/2/3")
-    deployments.make_folder("d")  # is starting
-    assert deployments.clean() == {"b": gone}
+    starting = deployments.folder / deployments.make_folder("d")[0]
+    assert deployments.left_behind() == {"b": gone}
     assert {each.id for each in deployments.all()} == {"a", "c"}
     assert foreign.is_up  # on another machine, for all that is known
+    assert (alive.is_here, foreign.is_here) == (True, False)
+    deployments.remove("b")
+    (starting / "owner.txt").write_text(gone.owner, encoding="utf-8")  # killed before it was up
+    assert deployments.left_behind() == {"d": None}
+    (starting / "owner.txt").unlink()
+    assert deployments.left_behind() == {}
     old = time.time() - 2 * 3600
-    os.utime(deployments.folder / "d", (old, old))
-    assert deployments.clean() == {"d": None}
+    os.utime(starting, (old, old))
+    assert deployments.left_behind() == {"d": None}
 
 
 def test_an_id_never_leads_out_of_the_folder(deployments):
@@ -84,6 +91,34 @@ def test_a_log_is_read_as_it_grows_and_a_line_that_is_not_whole_waits(tmp_path):
         file.write(b'"b"}\n')
     assert reader.new_lines() == [{"text": "b"}]
     log.close()
+
+
+def test_what_a_full_disk_took_is_counted_in_the_log(tmp_path, monkeypatch):
+    log, reader = DeploymentLog(tmp_path), LogReader(tmp_path)
+    log.add({"text": "a"})
+    write, room = os.write, 5
+
+    def full(descriptor, data):
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written, room = write(descriptor, data[:room]), 0
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        log.add({"text": "b"})
+        log.add({"text": "c"})
+    log.add({"text": "d"})
+    log.close()
+    texts = [line["text"] for line in reader.new_lines()]
+    assert texts == ["a", "lines that could not be written: 2", "d"]
+
+
+def test_a_state_that_cannot_be_written_is_an_error_with_its_place(deployments):
+    with pytest.raises(OutputError, match="cannot be noted: No such file") as raised:
+        deployments.write(UP)
+    assert raised.value.where.endswith("4f1c2a/state.json")
 
 
 def test_a_log_is_bounded_and_no_line_is_lost_to_who_reads_along(tmp_path, monkeypatch):

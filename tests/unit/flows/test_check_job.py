@@ -245,3 +245,72 @@ def test_without_a_job_there_is_nothing_to_check(workspace: Workspace) -> None:
         check_job(workspace.root)
     with pytest.raises(JobError, match="no such job file"):
         check_job(workspace.root, workspace.root / "other.yaml")
+
+
+def with_data(**data: object) -> str:
+    return job_yaml(data={"training_set": {"local_files": ["data.jsonl"]}, **data})
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "is_accepted"),
+    [
+        ({}, False),
+        ({"max_invalid_records_number": 1}, False),
+        ({"max_invalid_records_number": 2}, True),
+        ({"max_invalid_records_ratio": 0.01}, True),
+    ],
+)
+def test_invalid_lines_that_the_job_leaves_out_are_no_problem(
+    workspace: Workspace, tolerance: dict[str, float], is_accepted: bool
+) -> None:
+    """Only the whole file tells its share of them."""
+    good = (workspace.root / "data.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    workspace.write("data.jsonl", "\n".join(["{}", "{}", good]) + "\n")
+    workspace.write("job.yaml", with_data(**tolerance))
+    found = check_job(workspace.root)
+    assert (found.problems == ()) is is_accepted
+    if is_accepted:
+        [told] = [w for w in found.warnings if w.message.startswith("passed over")]
+        assert told.where.endswith("data.jsonl:1")
+
+
+def test_files_that_stand_for_datasets_are_looked_at(workspace: Workspace) -> None:
+    workspace.write("arkworkspace.toml", '[datasets]\nds-1 = "gone.jsonl"\ndsv-2 = "bad.jsonl"\n')
+    workspace.write("bad.jsonl", '{"messages": []}\n')
+    workspace.write(
+        "job.yaml",
+        job_yaml(
+            data={
+                "training_set": {"datasets": [{"dataset_id": "ds-1"}, {"dataset_id": "ds-9"}]},
+                "preset_dataset": {"dataset_version_id": "dsv-2"},
+            }
+        ),
+    )
+    found = check_job(workspace.root)
+    text = "\n".join(f"{p.where}: {p.message}" for p in found.problems)
+    assert "gone.jsonl: there is no such data file" in text
+    assert "bad.jsonl:1: messages is empty" in text
+    assert (len(found.problems), found.num_files) == (2, 2)
+
+
+def test_a_file_that_is_named_again_is_warned_of(workspace: Workspace) -> None:
+    files = {"local_files": ["data.jsonl", "./data.jsonl"]}
+    data = {"training_set": files, "validation_set": {"local_files": ["data.jsonl"]}}
+    workspace.write("job.yaml", job_yaml(data=data))
+    found = check_job(workspace.root)
+    assert [(w.message.partition(" is ")[0], w.fix) for w in found.warnings] == [
+        ("data.training_set.local_files[1]", "it counts twice"),
+        (
+            "data.validation_set.local_files[0]",
+            "validation then measures what was trained on",
+        ),
+    ]
+
+
+def test_a_path_that_is_none_is_told_and_the_rest_is_checked(workspace: Workspace) -> None:
+    files = ["tos://b/a.jsonl", "x" * 300, "gone.jsonl"]
+    workspace.write("job.yaml", job_yaml(data={"training_set": {"local_files": files}}))
+    text = "\n".join(p.message for p in check_job(workspace.root).problems)
+    assert "is no local file" in text
+    assert "File name too long" in text
+    assert "gone.jsonl: there is no such data file" in text

@@ -128,6 +128,17 @@ def test_many_instances_over_time_are_a_few_points_that_keep_the_peak(writer):
     assert found.max_instances == 3
 
 
+def test_instances_whose_end_a_killed_arkdev_never_wrote_are_told(writer):
+    instance(writer, 0, 1)
+    call(writer, instance_id="i")
+    call(writer, status="not_started", instance_id="")
+    assert summary(writer).notes == ()
+    for instance_id in ("gone", "gone", "gone too"):
+        call(writer, instance_id=instance_id)
+    (note,) = summary(writer).notes
+    assert note.startswith("one: 2 more instances took calls")
+
+
 def test_a_function_without_a_call_or_an_end_is_there(writer):
     found = summary(writer)
     assert (found.num_calls, found.queue, found.start, found.memory_peak_mb) == (

@@ -48,6 +48,14 @@ resource_group: rg-1
 """
 
 
+GRPO = """\
+customization_type: GRPO
+model_reference: {custom_model_id: cm-1}
+data: {training_set: {local_files: [a]}}
+custom_rl_pipeline: {graders: [p.g:go]}
+"""
+
+
 def read(folder: Path, text: str) -> Job:
     (folder / "job.yaml").write_text(text, encoding="utf-8")
     job = read_job(folder)
@@ -235,3 +243,16 @@ def test_hyperparameters_without_a_known_default_are_listed(tmp_path: Path) -> N
     names = without_default(read(tmp_path, WHOLE))
     assert "kl_coefficient" in names
     assert not {"lr", "topk", "max_new_tokens"} & set(names)
+
+
+@pytest.mark.parametrize("name", ["test_every_n_steps", "test_num_generations", "test_top_p"])
+def test_settings_of_validation_need_a_validation_set(tmp_path: Path, name: str) -> None:
+    text = f"hyperparameters: {{{name}: 1}}\n"
+    job = read(tmp_path, GRPO + text)
+    for backend in (BackendName.DEBUG, BackendName.LOCAL):
+        [problem] = refusals(job, backend)
+        assert "the job has no validation set" in problem.message
+        assert "validation_percentage" in problem.message
+    assert refusals(job, BackendName.REMOTE) == []
+    split = GRPO.replace("data: {", "data: {validation_percentage: 10, ")
+    assert refusals(read(tmp_path, split + text), BackendName.DEBUG) == []

@@ -262,7 +262,7 @@ def test_media_are_told_of_where_a_model_could_not_read_them(tmp_path: Path) -> 
     parts = [{"type": "text", "text": "what?"}, good]
     messages = [
         {"role": "user", "content": parts},
-        {"role": "tool", "content": [good]},
+        {"role": "tool", "content": [good], "tool_call_id": "c1"},
         {"role": "user", "content": [local, {"type": "hologram"}]},
     ]
     fine, odd = read_samples(
@@ -281,3 +281,16 @@ def test_tools_of_either_api_have_a_name(tmp_path: Path) -> None:
     tools = [{"type": "function", "name": "f"}, {"function": {"name": "g"}}, {"type": "web_search"}]
     [item] = read_samples(write(tmp_path, line(tools=tools)))
     assert (item.sample.tools, item.warnings) == (tools, ())
+
+
+def test_no_key_is_lost_to_the_replacement_of_surrogates(tmp_path: Path) -> None:
+    row = line(extra=0).replace("0}", '{"\\ud83d": 1, "\\ud83e": 2}}')
+    assert "two keys of one object differ in halves" in problem_of(write(tmp_path, row))
+
+
+def test_a_tool_message_without_the_id_of_its_call_is_warned_of(tmp_path: Path) -> None:
+    answer = {"role": "tool", "content": "18"}
+    for message, count in ((answer, 1), ({**answer, "tool_call_id": "c1"}, 0)):
+        row = json.dumps({"messages": [USER, message]})
+        found = load_dataset([write(tmp_path, row)]).warnings
+        assert len([w for w in found if "tool_call_id" in w.message]) == count

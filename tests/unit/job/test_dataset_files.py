@@ -60,3 +60,14 @@ def test_how_far_the_reading_is_adds_up_to_the_files(tmp_path):
     list(read_files([path, path], on_bytes=told.append))
     assert sum(told) == 2 * path.stat().st_size
     assert len(told) > 4
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(DataError, match="this is a pipe or a device"):
+        load_dataset([tmp_path / "pipe.jsonl"])
+
+
+def test_a_name_too_long_for_the_disk_is_told(tmp_path):
+    with pytest.raises(DataError, match="the file cannot be read: File name too long"):
+        load_dataset([tmp_path / ("x" * 300)])

@@ -99,3 +99,10 @@ def test_one_line_of_another_encoding_is_one_invalid_line(tmp_path):
 def test_a_limit_that_makes_no_sense_is_refused(fields, said):
     with pytest.raises(ValueError, match=said):
         Tolerance(**fields)
+
+
+def test_a_share_counts_as_it_is_written():
+    """In binary, 0.29 * 100 is less than 29."""
+    shares = [(n / 100, n) for n in range(101)]
+    assert all(Tolerance(ratio=share).allows(n, num_records=100) for share, n in shares)
+    assert not any(Tolerance(ratio=share).allows(n + 1, num_records=100) for share, n in shares)

@@ -170,3 +170,8 @@ def test_the_api_key_never_shows() -> None:
     with pytest.raises(ValueError, match="name") as caught:
         ModelCustomizationJob(**fields, nmae=1)
     assert "sk-1" not in f"{caught.value!r}"
+
+
+def test_a_script_that_swallows_the_end_of_submit_has_submitted(workspace: Path) -> None:
+    body = "job = make('a')\ntry:\n  job.submit()\nexcept BaseException:\n  pass\nprint(job.url)"
+    assert read(workspace, body).name == "a"

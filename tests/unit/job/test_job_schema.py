@@ -26,6 +26,7 @@ GOOD = [
     HEAD,
     HEAD + "tags: [{key: a, value: 1}]\nresource_group: rg\nenable_trajectory: true\n",
     HEAD + "hyperparameters: {lr: 1e-6, batch_size: '32', my_own: x}\nsave_model_limit: '2'\n",
+    HEAD + "hyperparameters: {thinking: {type: enabled}}\n",
     HEAD + "hyperparameters:\nname: 012345\ndebug_config: {apikey: k, endpoint_id: e}\n",
     HEAD.replace("graders:", "rollout: p.r:go, pipeline_type: GRPOPipeline, graders:"),
     HEAD.replace("{plugin: 'p.g:f'}", "p.g:f, {plugin: 'p.g:f', weight: 0.5, envs: {A: no}}"),

@@ -447,3 +447,61 @@ def test_a_named_job_file_has_to_exist_and_to_be_of_a_known_kind(tmp_path: Path)
     for name, message in (("nope.yaml", "no such job file"), ("job.toml", "ends in .yaml")):
         with pytest.raises(JobError, match=message):
             read_job(tmp_path, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "message"),
+    [
+        ('{"A=B": x}', "envs.A=B", "no environment can hold this name"),
+        ('{"": x}', "envs.", "no environment can hold this name"),
+        ('{"A\\0": x}', "envs.A", "no environment can hold this name"),
+        ('{A: "x\\0"}', "envs.A", "no environment can hold a NUL"),
+        ('{A: "\\ud83d"}', "envs.A", "half a surrogate pair"),
+        ('{"A\\ud83d": x}', "envs.A", "half a surrogate pair"),
+    ],
+)
+def test_what_no_process_can_have_in_its_environment_is_told_with_its_line(
+    tmp_path: Path, written: str, place: str, message: str
+) -> None:
+    text = problems_of(tmp_path, MINIMAL + f"      envs: {written}\n")
+    assert text.startswith("job.yaml:7: custom_rl_pipeline.graders[0]." + place)
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ('name: "a\\ud83d"', "name"),
+        ('hyperparameters: {loss_agg_mode: "\\ud83d"}', "hyperparameters.loss_agg_mode"),
+        ('hyperparameters: {"\\ud83d": 1}', "hyperparameters."),
+    ],
+)
+def test_half_a_surrogate_pair_is_an_error_where_it_stands(
+    tmp_path: Path, line: str, place: str
+) -> None:
+    text = problems_of(tmp_path, MINIMAL + line + "\n")
+    assert text.startswith("job.yaml:7: " + place)
+    assert "half a surrogate pair" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ('"a\\0b"', "a path has no NUL in it"),
+        ('"tos://bucket/a.jsonl"', "objects in storage go in tos_bucket and tos_paths"),
+        ("https://host/a.jsonl", "is no local file"),
+    ],
+)
+def test_what_can_be_no_local_file_is_told_with_its_line(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    text = problems_of(tmp_path, MINIMAL.replace("data/train.jsonl", name))
+    assert "data.training_set.local_files" in text
+    assert message in text
+
+
+@pytest.mark.parametrize("name", ["num_steps", "batch_size", "num_generations"])
+def test_a_count_beyond_all_counters_is_a_slip(tmp_path: Path, name: str) -> None:
+    text = problems_of(tmp_path, MINIMAL + f"hyperparameters: {{{name}: {10**20}}}\n")
+    assert f"job.yaml:7: hyperparameters.{name}" in text
+    assert "at most 2,147,483,647" in text

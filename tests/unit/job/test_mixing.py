@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arkdev.job.mixing import Mix, MixPart, split_off
+from arkdev.job.mixing import MAX_SAMPLES, Mix, MixPart, split_off
 
 quick = settings(max_examples=60, database=None, deadline=None, derandomize=True)
 amounts = st.one_of(
@@ -107,3 +107,12 @@ def test_a_split_of_everything_or_nothing_is_refused(percentage):
 def test_one_sample_cannot_be_split():
     with pytest.raises(ValueError, match="fewer than 2"):
         split_off([part(0, 1)], percentage=50, seed=0)
+
+
+@pytest.mark.parametrize("fields", [{"sample_count": MAX_SAMPLES + 1}, {"multiplier": 1e300}])
+def test_a_mix_that_no_memory_holds_is_refused(fields):
+    with pytest.raises(ValueError, match="more than 100,000,000 samples cannot be mixed"):
+        MixPart(range(10), **fields)
+    parts = [MixPart(range(10), sample_count=MAX_SAMPLES // 2 + 1)] * 2
+    with pytest.raises(ValueError, match="more than 100,000,000 samples cannot be mixed"):
+        Mix(parts, seed=0)

@@ -97,3 +97,27 @@ def test_a_mistake_in_the_workspace_file_has_its_line(
         find_workspace(tmp_path)
     assert f"arkworkspace.toml{place}" in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_job_named_from_outside_brings_its_own_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    inside, outside, other = (tmp_path / name for name in ("inside", "outside", "other"))
+    (inside / "jobs").mkdir(parents=True)
+    (inside / "arkworkspace.toml").touch()
+    outside.mkdir()
+    (other / "plugins").mkdir(parents=True)
+    job = inside / "jobs" / "grpo.yaml"
+    job.touch()
+    assert find_workspace(outside, job=job).root == inside
+    monkeypatch.chdir(outside)
+    assert find_workspace(outside, job=Path("../inside/jobs/grpo.yaml")).root == inside
+    assert find_workspace(other, job=job).root == other
+    assert find_workspace(outside, job=tmp_path / "gone" / "job.yaml").is_bare
+
+
+def test_a_name_that_is_no_path_is_told(tmp_path: Path) -> None:
+    (tmp_path / "arkworkspace.toml").write_text('[datasets]\nds = "a\\u0000"\n', encoding="utf-8")
+    with pytest.raises(WorkspaceError, match=r"datasets\.ds: a path has no NUL in it"):
+        find_workspace(tmp_path)

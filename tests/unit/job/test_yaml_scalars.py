@@ -7,7 +7,7 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arkdev.job.hyperparameters import check_value
+from arkdev.job.hyperparameters import MAX_WHOLE_NUMBER, check_value
 from arkdev.job.yaml_tree import PlainScalar, parse_yaml
 
 REPEATABLE = settings(max_examples=60, derandomize=True, database=None, deadline=None)
@@ -55,7 +55,7 @@ def test_a_number_is_the_same_bare_and_quoted(number: float) -> None:
     assert check_value("lr", bare) == check_value("lr", repr(number)) == number
 
 
-@given(st.integers(min_value=1, max_value=10**12))
+@given(st.integers(min_value=1, max_value=MAX_WHOLE_NUMBER))
 @REPEATABLE
 def test_a_whole_number_stays_whole(number: int) -> None:
     for written in (PlainScalar(number).as_typed(), str(number), float(number)):

@@ -79,6 +79,12 @@ def test_numbers_that_are_not_finite_cross_both_ways():
         (ROLLOUT, {"sample": {"messages": []}, "proxy": {"mode": "odd"}}, "'odd'"),
         (ROLLOUT, {"sample": {"messages": []}, "proxy": {"url": "http://h:x"}}, "proxy.url"),
         (GROUP_ROLLOUT, {"sample": {"messages": []}, "proxy": {}, "n_sample": True}, "n_sample"),
+        (ROLLOUT, {"sample": {"messages": []}, "proxy": {"url": 5}}, "proxy.url is not a text"),
+        (
+            ROLLOUT,
+            {"sample": {"messages": []}, "proxy": {"jwt_token": ["t"]}},
+            "proxy.jwt_token is not a text",
+        ),
     ],
 )
 def test_a_request_that_is_none_says_what_is_wrong(plugin, body, problem):

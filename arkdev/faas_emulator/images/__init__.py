@@ -1,0 +1,1 @@
+"""The image of a function: its layers, its build, its output."""

@@ -1,0 +1,1 @@
+"""Reading requirements.txt, judging its lines, and installing by uv."""

@@ -1,0 +1,28 @@
+"""What ends a run from outside."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from arkdev.cli.interrupts import run_interruptible
+
+
+async def hung_up():
+    os.kill(os.getpid(), signal.SIGHUP)
+    await asyncio.sleep(0.2)
+    return "ended by itself"
+
+
+def test_a_closed_terminal_ends_a_run():
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptible(hung_up(), on_give_up=lambda: None, give_up_after_s=600)
+
+
+def test_under_nohup_a_closed_terminal_does_not_end_a_run():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_interruptible(hung_up(), on_give_up=lambda: None) == "ended by itself"
+    finally:
+        signal.signal(signal.SIGHUP, before)
