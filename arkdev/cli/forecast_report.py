@@ -134,7 +134,7 @@ def main_rows(forecast: Forecast, *, dash: str) -> Iterator[Row]:
 
 def size_rows(signal: SignalForecast, *, dash: str) -> Iterator[Row]:
     """Yield useful groups for each number of generations."""
-    known_by = {MODEL: "success rates", AT_LEAST: "lower bound"}
+    known_by = {MODEL: "a model, rough", AT_LEAST: "lower bound"}
     for at in signal.by_num_generations:
         value = _value(at.useful_per_1000, amount, dash=dash)
         if at.how == AT_LEAST and value != dash:
