@@ -209,14 +209,15 @@ def _curl(kept: KeptDeployment) -> str:
     import json
     import shlex
 
+    from arkdev.flows.faas_up import example_sample
+
     function = kept.functions[0]
-    question = {"role": "user", "content": "12 + 7 = ?"}
+    sample = example_sample(Path(kept.workspace))
     body: dict[str, Any] = {"context": {}}
-    trajectory = {"messages": [question, {"role": "assistant", "content": "19"}]}
-    if function.kind.endswith("rollout"):
-        given = {"url": "https://ark.cn-beijing.volces.com/api/v3", "jwt_token": "KEY"}
-        body["proxy"] = {} if kept.endpoint else given
-    body["sample"] = {"messages": [question], "extra": {"answer": "19"}}
+    trajectory = {"messages": [*sample["messages"], {"role": "assistant", "content": "19"}]}
+    if function.kind.endswith("rollout") and not kept.endpoint:
+        body["proxy"] = {"url": "https://ark.cn-beijing.volces.com/api/v3", "jwt_token": "KEY"}
+    body["sample"] = sample
     of_kind: dict[str, dict[str, Any]] = {
         "single_rollout": {},
         "group_rollout": {"n_sample": 2},

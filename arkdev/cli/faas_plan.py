@@ -78,6 +78,7 @@ def plan(
     from arkdev.faas_emulator.capacity.search import Target
     from arkdev.flows.faas_capacity import CapacityRequest, plan_capacity
     from arkdev.runs.reader import RunReader, find_run
+    from arkdev.runs.writer import INSTANCES
 
     request = CapacityRequest(
         batch_size=batch_size,
@@ -89,12 +90,13 @@ def plan(
         function=fn,
     )
     _check(request, price_core_hour)
-    reader = RunReader(find_run(runs_here(), run))
+    found = find_run(runs_here(), run, is_wanted=lambda each: (each.folder / INSTANCES).is_file())
+    reader = RunReader(found)
     answer = plan_capacity(reader, request, job=_job_numbers(request))
     if as_json:
         print_json(document_of(answer, reader.folder, price=price_core_hour))
     else:
-        print_answer(answer, console(), price=price_core_hour)
+        print_answer(answer, console(), run=reader.manifest.run_id, price=price_core_hour)
     has_target = request.target != Target()
     is_missed = any(each.chosen is None for each in answer.plans.values())
     raise typer.Exit(int(ExitCode.THRESHOLD_MISSED if has_target and is_missed else ExitCode.OK))

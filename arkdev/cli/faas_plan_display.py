@@ -35,15 +35,19 @@ _MOST_IN_A_REPORT = 512
 """Rollouts of a batch that a report plans for: it takes a few seconds."""
 
 
-def print_answer(answer: CapacityAnswer, out: Console, *, price: float | None = None) -> None:
+def print_answer(
+    answer: CapacityAnswer, out: Console, *, run: str, price: float | None = None
+) -> None:
     """Print the answer, with the table behind it and where its numbers come from."""
     signs = symbols(out)
+    first, *notes = answer.notes
+    out.print(Text(printable(f"from run {run}, {first}")), soft_wrap=True)
     for name, plan in answer.plans.items():
         _print_function(answer, name, plan, out=out, price=price)
     out.print()
     for sentence in _together(answer):
         out.print(Text(sentence), soft_wrap=True)
-    for note in (*_where_from(answer, signs), *answer.notes):
+    for note in (*_where_from(answer, signs), *notes):
         out.print(Text(printable(f"note: {note}"), style="dim"), soft_wrap=True)
 
 
@@ -72,11 +76,12 @@ def print_capacity(
     say("working out which settings the functions need (some seconds) ...")
     answer = plan_capacity(reader, request, job=numbers)
     signs = symbols(out)
+    out.print(Text(printable(answer.notes[0])), soft_wrap=True)
     for name, plan in answer.plans.items():
         out.print(Text(printable(_headline(answer, name, plan, signs))), soft_wrap=True)
     for sentence in _together(answer):
         out.print(Text(sentence), soft_wrap=True)
-    text = f"{answer.notes[0]}. The settings behind it: arkdev faas plan {run}"
+    text = f"the settings behind it: arkdev faas plan {run}"
     out.print(Text(printable(text), style="dim"), soft_wrap=True)
 
 
@@ -90,7 +95,7 @@ def _print_function(
     if plan.chosen is not None:
         out.print(Text(f"  {paste_text(plan.chosen.runtime)}", style="green"), soft_wrap=True)
     out.print(_table(answer, plan, price=price))
-    out.print(Text("  *  chosen  =  today's", style="dim"))
+    out.print(Text("  *  chosen  =  today's; late: queued longer than its timeout", style="dim"))
     for mark in dict.fromkeys(mark for row in plan.rows for mark in row.marks):
         letter = _letter(plan, mark)
         out.print(Text(f"  {letter}  {mark}", style="dim"), soft_wrap=True)
@@ -119,8 +124,9 @@ def _headline(answer: CapacityAnswer, name: str, plan: FunctionPlan, signs: Symb
         return f"{name}: {load}: {plan.why_none}; {at_today}"
     runtime = plan.chosen.runtime
     p99 = plan.chosen.forecast.total_p99
+    needed = "is served as well by" if today.meets else "needs"
     return (
-        f"{name}: {load} needs max_concurrency {runtime.max_concurrency} {signs.times} "
+        f"{name}: {load} {needed} max_concurrency {runtime.max_concurrency} {signs.times} "
         f"{plural(runtime.max_replicas or 1, 'replica')} of {runtime.instance.name}; "
         f"p99 {_range(p99)}; {at_today}"
     )

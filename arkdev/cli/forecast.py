@@ -48,12 +48,13 @@ def register(app: typer.Typer) -> None:
         """Say what a run tells of the job: signal, pass@k, time, tokens, cost, with intervals."""
         from arkdev.cli.forecast_report import print_forecast
         from arkdev.cli.output import console, print_json
-        from arkdev.flows.forecast import AskedSize, forecast_run
+        from arkdev.flows.forecast import KINDS, AskedSize, forecast_run
         from arkdev.job.workspace import find_workspace
         from arkdev.runs.reader import RunReader, find_run
 
         workspace = find_workspace(Path.cwd())
-        reader = RunReader(find_run(workspace.root / "runs", run))
+        runs = workspace.root / "runs"
+        reader = RunReader(find_run(runs, run, is_wanted=lambda each: each.kind in KINDS))
         asked = AskedSize(num_steps, batch_size, num_generations)
         forecast = forecast_run(reader, prices=workspace.prices, asked=asked)
         if as_json:

@@ -25,6 +25,7 @@ from typing import Any
 from aiohttp import web  # noqa: TID253 (the leaf)
 
 from arkdev.errors import EndpointUnreachableError, InstanceError, PluginTimeoutError
+from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.pool import Pool
 from arkdev.faas_emulator.worker.wire import REQUEST_ID_HEADER
 
@@ -32,13 +33,13 @@ MAX_BODY_BYTES = 64 * 2**20
 DEFAULT_MAX_QUEUED = 10_000
 _MAX_ID_CHARS = 128
 
-Prepare = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+Prepare = Callable[[FunctionSpec, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class FunctionGateway:
     """Serves pools by their functions' names. Start and stop it on the pools' event loop.
 
-    `prepare` is given each request and returns what instances are given. It may raise
+    `prepare` is given each request of a function and returns what instances are given. It may raise
     `EndpointUnreachableError`.
     """
 
@@ -101,7 +102,7 @@ class FunctionGateway:
             return _error(error.status, error.code, str(error), request_id)
         try:
             if self._prepare is not None:
-                body = await self._prepare(body)
+                body = await self._prepare(pool.function, body)
             answer = await pool.invoke(body, request_id=request_id)
         except RecursionError:
             return _error(400, "InvalidParameter", "the body is nested too deeply", request_id)

@@ -129,7 +129,7 @@ def plan_capacity(
         together_chosen=planned.forecast(planned.chosen) if is_batch and is_met else None,
         together_today=planned.forecast(planned.today()) if is_batch else None,
         closed_forms=dict(_closed_forms(load, fits, plans)),
-        notes=tuple(_notes(reader, functions, platform)),
+        notes=tuple(_notes(reader, functions, platform if is_batch else ())),
     )
 
 
@@ -302,7 +302,7 @@ def _notes(
     for function in functions.values():
         notes += _notes_on(function)
     if platform:
-        notes.append("rollouts are the platform's own: they take as long as in the run")
+        notes.append("rollouts are taken to take as long as in the run")
     return notes
 
 

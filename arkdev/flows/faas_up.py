@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from arkdev.errors import UsageError
+from arkdev.errors import ConfigurationError, UsageError
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.kept_deployments import (
     DeploymentLog,
@@ -38,6 +39,7 @@ from arkdev.flows.workspace_functions import (
     loaded_function,
     with_names_for_urls,
 )
+from arkdev.job.dataset import read_files
 from arkdev.job.reader import read_job
 from arkdev.job.workspace import find_workspace
 from arkdev.observe.log_lines import MAX_CHARS
@@ -48,6 +50,10 @@ from arkdev.runs.writer import iso_time
 _HOST = "127.0.0.1"
 _MAX_TOKENS = 64
 """Keys of callers that are masked in the log: the ones of the last calls."""
+
+
+_LONGEST_EXAMPLE = 2000
+"""Characters of a sample in a command to be copied."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,20 @@ def plan_up(request: UpRequest) -> FaasPlan:
         kind=request.kind,
         network=request.network,
     )
+
+
+def example_sample(root: Path) -> dict[str, Any]:
+    """Return a sample to try a deployment of the workspace at `root` with: the job's first."""
+    try:
+        job = read_job(root, None)
+        lines = read_files(job.training_files[:1], limit=1) if job else iter(())
+        for line in lines:
+            sample = line.sample.model_dump(exclude_unset=True)
+            if len(json.dumps(sample)) <= _LONGEST_EXAMPLE:
+                return sample
+    except ConfigurationError:
+        pass  # it is an example only
+    return {"messages": [{"role": "user", "content": "12 + 7 = ?"}], "extra": {"answer": "19"}}
 
 
 @asynccontextmanager
@@ -132,9 +152,9 @@ async def serving(plan: FaasPlan, request: UpRequest, *, say: Say) -> AsyncItera
 async def _front_door(
     opened: OpenPools, secrets: CallSecrets, *, port: int, has_endpoint: bool
 ) -> AsyncIterator[str]:
-    async def prepare(body: dict[str, Any]) -> dict[str, Any]:
+    async def prepare(function: FunctionSpec, body: dict[str, Any]) -> dict[str, Any]:
         secrets.note(body)
-        if has_endpoint:  # a rollout's calls to Ark go there, and it needs no proxy
+        if has_endpoint and function.kind.is_rollout:  # its calls to Ark go there
             body.setdefault("proxy", {})
         return await with_proxy_inside(body, opened.inside)
 

@@ -14,7 +14,7 @@ from arkdev.job.prices import Prices
 from arkdev.plugin.decorators import PluginKind
 from arkdev.runs.reader import RunReader
 
-_KINDS = ("debug", "test")
+KINDS = ("debug", "test")
 _OTHER_SIGNAL = {"PPO": "a critic", "OPD": "a teacher", "OPDLoRA": "a teacher"}
 _SCRIPTED = "scripted"
 
@@ -34,7 +34,7 @@ def forecast_run(reader: RunReader, *, prices: Prices, asked: AskedSize | None =
     Raises `RunError` for a run that is neither a debug run nor a test of plugins.
     """
     manifest = reader.manifest
-    if manifest.kind not in _KINDS:
+    if manifest.kind not in KINDS:
         raise RunError(
             f"run {manifest.run_id} is a {manifest.kind}: a forecast needs a debug run or a test",
             hint="arkdev debug ends with one",

@@ -6,7 +6,7 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -272,14 +272,18 @@ def worked_s(manifest: Manifest, *, until: str) -> float:
     return manifest.earlier_s + max(0.0, (ended - begun).total_seconds())
 
 
-def find_run(root: Path, name: str) -> Path:
+def find_run(
+    root: Path, name: str, *, is_wanted: Callable[[RunSummary], bool] = lambda _: True
+) -> Path:
     """Find a run's folder by its id, a unique beginning or end of it, its path or ``latest``.
 
-    Raises `RunError`, which lists what there is.
+    ``latest`` is the newest that `is_wanted`; the newest of all where none is. Raises `RunError`,
+    which lists what there is.
     """
     runs = list_runs(root)
     if name == "latest":
         readable = [run for run in runs if run.status != UNREADABLE]
+        readable = [run for run in readable if is_wanted(run)] or readable
         if readable:
             return readable[0].folder
     else:

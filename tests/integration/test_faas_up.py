@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -109,6 +110,8 @@ def test_a_deployment_is_called_watched_read_and_ended(workspace, arkdev):
         ("req-1", "grading None None é"),
         ("req-2", "grading {'n': 2} None é"),
     ]
+    example = json.loads(shlex.split(up.out.partition("curl ")[2].splitlines()[0])[3])
+    assert post(url, example)[0] == 200
     of_one = arkdev("faas", "logs", kept["id"], "--request", "req-2", "--fn", "one")
     assert [line.split()[3:5] for line in of_one.out.splitlines()] == [["req-2", "grading"]]
     assert arkdev("faas", "logs", "--fn", "two").exit_code == 2

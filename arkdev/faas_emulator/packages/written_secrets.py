@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.packages.package import PluginPackage
+from arkdev.faas_emulator.worker.wire import ARK_URL_VARIABLE
 from arkdev.runs.masking import MIN_SECRET_LENGTH, has_secret_name
 
 _MAX_BYTES = 1024**2
@@ -45,7 +46,9 @@ def written_secrets(
         name: value.encode("utf-8", "surrogateescape")
         for function in functions
         for name, value in function.envs.items()
-        if has_secret_name(name) and len(value) >= MIN_SECRET_LENGTH
+        if has_secret_name(name)
+        and len(value) >= MIN_SECRET_LENGTH
+        and not (name == "ARK_API_KEY" and ARK_URL_VARIABLE in function.envs)  # no key of anyone's
     }
     found = []
     for file, size in zip(package.files, package.sizes, strict=True):

@@ -69,10 +69,13 @@ def read_result(value: Any, *, plugin: Plugin, rest: tuple[Any, ...]) -> Record:
 def answer_text(result: Record, *, plugin: Plugin) -> str:
     """Return the JSON of a good answer. Numbers that are not finite are kept, as Python has them.
 
+    The status is always there, other fields where the plugin set them.
+
     Raises `PluginResultError` for a result with something in it that is not JSON: in the cloud it
     leaves the function as JSON too.
     """
-    fields = {name: value for name, value in result.items() if name in result.model_fields_set}
+    told = {"status", *result.model_fields_set}
+    fields = {name: value for name, value in result.items() if name in told}
     try:
         return json.dumps({"result": fields}, default=_dumped)
     except (TypeError, ValueError, RecursionError, PydanticSerializationError) as error:

@@ -80,7 +80,7 @@ async def test_errors_have_the_clouds_envelope():
     ],
 )
 async def test_a_request_that_cannot_be_handed_on_is_refused_in_the_envelope(error, said):
-    async def prepare(_):
+    async def prepare(function, body):
         raise error
 
     async with (

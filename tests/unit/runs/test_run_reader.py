@@ -193,6 +193,8 @@ def test_runs_are_listed_newest_first_and_found_by_name(tmp_path, monkeypatch):
 
     assert [run.folder for run in list_runs(tmp_path)] == [new, old]
     assert find_run(tmp_path, "latest") == new
+    assert find_run(tmp_path, "latest", is_wanted=lambda run: run.folder == old) == old
+    assert find_run(tmp_path, "latest", is_wanted=lambda run: False) == new
     assert find_run(tmp_path, old.name) == old
     assert find_run(tmp_path, str(old)) == old
     # from the dash on: a digit or two may be how both names begin

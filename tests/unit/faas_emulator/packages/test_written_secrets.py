@@ -36,3 +36,10 @@ def test_a_key_in_a_job_file_is_told_with_its_place_and_without_its_value(tmp_pa
 def test_what_is_no_secret_by_its_name_or_too_short_to_be_one_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text('URL = "http://127.0.0.1:9/v1"; key = "xxx"\n')
     assert found(tmp_path, URL="http://127.0.0.1:9/v1", ARK_API_KEY="xxx") == []
+
+
+def test_the_key_of_an_endpoint_that_arkdev_serves_itself_is_nobodys_secret(tmp_path: Path) -> None:
+    (tmp_path / "test_faas.py").write_text('"""arkdev run test_faas.py --endpoint scripted"""\n')
+    envs = {"ARK_API_KEY": "scripted", "ARKDEV_ARK_URL": "http://127.0.0.1:9/api/v3"}
+    assert found(tmp_path, **envs) == []
+    assert found(tmp_path, ARK_API_KEY="scripted") == ["ARK_API_KEY test_faas.py:1"]

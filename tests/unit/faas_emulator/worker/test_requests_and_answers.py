@@ -92,6 +92,10 @@ def test_a_request_that_is_none_says_what_is_wrong(plugin, body, problem):
         read_request(body, plugin=plugin)
 
 
+def test_an_answer_says_its_status_also_where_the_plugin_returned_nothing():
+    assert answer_text(RolloutResult(), plugin=ROLLOUT) == '{"result": {"status": "success"}}'
+
+
 def test_a_result_that_json_cannot_hold_is_an_error_and_not_left_out():
     with pytest.raises(PluginResultError, match="cannot leave its function as JSON"):
         answer_text(RolloutResult(extra={"client": object()}), plugin=ROLLOUT)
