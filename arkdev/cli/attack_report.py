@@ -72,8 +72,13 @@ def render_attack(outcome: AttackOutcome, console: Console) -> None:
         )
     for grader in outcome.graders:
         console.print(_headline(grader), width=width)
+    if outcome.num_samples < _FEW_SAMPLES:
+        tried = f" only {plural(outcome.num_samples, 'sample')} tried, which tells little"
+        console.print(Text(f"{tried}: name more with --data or --run", style="yellow"), width=width)
 
 
+_FEW_SAMPLES = 4
+"""A hole may need a certain sample; another sample's answer needs a second one."""
 _QUIET = (AttackVerdict.CAUGHT, AttackVerdict.SKIPPED)
 
 

@@ -26,7 +26,7 @@ class GraderTestDisplay:
         self._err = console(is_stderr=True)
         self._err.file = sys.stderr  # while graders run, sys.stdout stands for their own output
         self._progress = counting_bar(self._err)
-        self._task = self._progress.add_task(unit, total=None)
+        self._task = self._progress.add_task(f"{unit}s", total=None)
         self._num_done = self._total = 0
         self._next_line = time.monotonic() + _LINE_EVERY_S
 
@@ -44,7 +44,7 @@ class GraderTestDisplay:
         if self._progress.live.is_started:  # else it would print an empty line
             self._progress.stop()
         if isinstance(error, KeyboardInterrupt):
-            self._say(f"interrupted after {self._num_done} of {self._total} {self._unit}")
+            self._say(f"interrupted after {self._num_done} of {plural(self._total or 0, self._unit)}")
 
     def on_start(self, total: int) -> None:
         """Say what runs."""
@@ -55,7 +55,7 @@ class GraderTestDisplay:
             place = f"run {self._plan.source.manifest.run_id}"
         else:
             place = ", ".join(str(path) for path in self._plan.files)
-        self._say(f"{names} on {total} {self._unit} of {place}")
+        self._say(f"{names} on {plural(total, self._unit)} of {place}")
         if self._err.is_terminal:
             self._progress.start()
 
@@ -65,7 +65,7 @@ class GraderTestDisplay:
         self._progress.update(self._task, completed=self._num_done)
         if not self._err.is_terminal and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_EVERY_S
-            self._say(f"{self._num_done}/{self._total} {self._unit}")
+            self._say(f"{self._num_done}/{self._total} {self._unit}s")
 
     def give_up(self) -> None:
         """Say that the process ends although a grader blocks it."""

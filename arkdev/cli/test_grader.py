@@ -175,7 +175,7 @@ def _attack(
     if show is not None:
         check_row_name(show)
     plan = _planned(request)
-    display = GraderTestDisplay(plan, unit="samples")
+    display = GraderTestDisplay(plan, unit="sample")
     with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(
             run_attack(plan, display),
@@ -203,7 +203,7 @@ def _repeat(request: GraderTestRequest, *, as_json: bool) -> int:
     from arkdev.flows.repeat_graders import run_repeat
 
     plan = _planned(request)
-    display = GraderTestDisplay(plan, unit="groups")
+    display = GraderTestDisplay(plan, unit="group")
     with display, redirect_stdout(sys.stderr):
         outcome = run_interruptible(
             run_repeat(plan, display),

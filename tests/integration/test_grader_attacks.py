@@ -150,6 +150,9 @@ def test_a_sound_grader_is_reported_as_such(graders: Workspace, arkdev: Command)
     )
     assert told.exit_code == 0
     assert "label: every attack was caught" in told.out
+    assert "which tells little" not in told.out
+    command = ("test", "grader", "--attack", "plugins.sound:label", "--data", "data/intents.jsonl")
+    assert "only 1 sample tried, which tells little" in arkdev(*command, "--limit", "1").out
 
 
 def test_a_hackable_grader_is_shown_with_the_trajectory(
