@@ -44,7 +44,8 @@ class GraderTestDisplay:
         if self._progress.live.is_started:  # else it would print an empty line
             self._progress.stop()
         if isinstance(error, KeyboardInterrupt):
-            self._say(f"interrupted after {self._num_done} of {plural(self._total or 0, self._unit)}")
+            total = plural(self._total or 0, self._unit)
+            self._say(f"interrupted after {self._num_done} of {total}")
 
     def on_start(self, total: int) -> None:
         """Say what runs."""
