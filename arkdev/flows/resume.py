@@ -15,7 +15,8 @@ from arkdev.runs.reader import RunReader, find_run
 from arkdev.runs.records import Manifest
 from arkdev.runs.resume import check_resumable, finished_groups
 
-_MAY_CHANGE = ("concurrency", "limits", "flags")
+_MAY_CHANGE = ("concurrency", "limits", "flags", "training")
+"""`training` follows from the job file, which is compared itself, and from other settings."""
 _KINDS = {"test": "a test of plugins", "debug": "a debug run"}
 _MISSING = object()
 

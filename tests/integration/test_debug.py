@@ -475,7 +475,7 @@ def test_a_threshold_that_is_missed_is_3(job, arkdev: Command):
 def test_the_report_has_the_steps_and_the_run_is_shown_again(job, arkdev: Command):
     told = arkdev("debug", "--steps", "2")
     assert told.exit_code == 0
-    for text in ("Steps", "train/reward->final_reward", "would  run to its end", "report.html"):
+    for text in ("Steps", "train/reward->final_reward", "run to its end", "report.html"):
         assert text in told.out, text
     rows = [line.split() for line in told.err.splitlines() if line[:1].isdigit()]
     assert [row[0] for row in rows] == ["0", "1"]

@@ -20,7 +20,9 @@ BY_NAME = {population.name: population for population in POPULATIONS}
 def check(shares: dict[str, tuple[float, int]]) -> None:
     counted = {name: share for name, (share, number) in shares.items() if number >= 60}
     assert counted
-    assert {name: share for name, share in counted.items() if not LOW <= share <= HIGH} == {}
+    # whole numbers of a few groups: an interval that ends at them may hold more
+    most = {name: 1.0 if "of a step" in name else HIGH for name in counted}
+    assert {name: n for name, n in counted.items() if not LOW <= n <= most[name]} == {}
 
 
 @pytest.mark.parametrize("name", ["never, always, half", "U-shaped"])
