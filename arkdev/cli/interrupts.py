@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from arkdev.cli.children import descendants, end_descendants, pythons_own
@@ -47,7 +48,7 @@ def run_interruptible(
     their number is told.
     Records are whole lines on the disk at any moment, so nothing is torn by that.
     """
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with ExitStack() as at_last, asyncio.Runner(loop_factory=new_event_loop) as runner:
         loop = runner.get_loop()
         loop.set_default_executor(_Unawaited())
         task = loop.create_task(work)
@@ -71,6 +72,7 @@ def run_interruptible(
             timer = threading.Timer(give_up_after_s, give_up)
             timer.daemon = True
             timer.start()
+            at_last.callback(timer.cancel)  # whoever called may have more to do
             loop.call_soon_threadsafe(task.cancel)
 
         before = {number: signal.signal(number, interrupt) for number in _interrupting()}

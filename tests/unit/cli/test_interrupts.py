@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 
 import pytest
 
@@ -18,6 +19,11 @@ async def hung_up():
 def test_a_closed_terminal_ends_a_run():
     with pytest.raises(KeyboardInterrupt):
         run_interruptible(hung_up(), on_give_up=lambda: None, give_up_after_s=600)
+    # ended in order, it does not end the process later on
+    waiting = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    for each in waiting:
+        each.join(1)
+    assert [each for each in waiting if each.is_alive()] == []
 
 
 def test_under_nohup_a_closed_terminal_does_not_end_a_run():
