@@ -4,15 +4,21 @@ import asyncio
 import threading
 import time
 
-import openai  # noqa: F401 (its import must not count as the time of a rollout)
 import pytest
 
 from arkdev import Runtime, group_grader, group_rollout, rollout, single_grader
+from arkdev.plugin import clients
 from arkdev.runs.records import Verdict
 from arkdev.types import GroupRolloutResult, SingleResponse
 from tests.running import QUESTION, answer, lines, running
 
 SHORT = Runtime(timeout=0.15)
+
+
+@pytest.fixture(autouse=True)
+async def _prepared():
+    """What the first client and the first call load must not count as the time of a rollout."""
+    clients.prepare()
 
 
 async def test_64_graders_that_sleep_run_at_once():
