@@ -441,7 +441,7 @@ async def test_a_single_grader_knows_its_trajectory_by_the_older_name_too(deploy
     served = await deployment.start("plugins.fn:one")
     new = await served.post(GRADING)
     old = await served.post({"context": {}, "sample": SAMPLE, "completion": TRAJECTORY})
-    assert new.document == old.document == {"result": {"reward": 1.0}}
+    assert new.document == old.document == {"result": {"reward": 1.0, "status": "success"}}
     assert served.read(new).reward == 1.0
 
 
@@ -493,7 +493,7 @@ async def test_a_plugin_that_tries_to_end_the_process_fails_alone(deployment, re
     )
     assert "raised KeyboardInterrupt" in worst.document["error"]["message"]
     assert "called sys.exit(3)" in exited.document["error"]["message"]
-    assert good.document == {"result": {"reward": 1.0}}
+    assert good.document == {"result": {"reward": 1.0, "status": "success"}}
     assert (await served.do("grade")).status == 200
 
 

@@ -179,9 +179,10 @@ def test_a_test_of_plugins_with_one_rollout_each_says_what_is_not_known(
     assert "pass@1" in told.out
 
 
-def test_a_replay_is_refused(mixed, arkdev: Command) -> None:
-    arkdev("test", "plugin")
-    arkdev("replay", "latest")
-    told = arkdev("forecast", "latest")
+def test_a_replay_is_refused_and_is_not_the_latest_run(mixed, arkdev: Command) -> None:
+    test = arkdev("test", "plugin", "--json").document["run"]
+    replay = arkdev("replay", "latest", "--json").document["run"]
+    assert arkdev("forecast", "latest", "--json").document["run"] == test
+    told = arkdev("forecast", replay)
     assert told.exit_code == 2
     assert "needs a debug run or a test" in told.err
