@@ -62,10 +62,13 @@ def failures(summary: Summary, signs: Symbols) -> Section | None:
     for suspicion in found.suspicions:
         count = Text(f" {suspicion.count} {signs.times}", style="bold yellow")
         table.add_row(count, _question(suspicion, signs))
-    rows = [*found.faults, *found.failed_attempts]
-    for row in rows[:_MAX_ROWS]:
+    rows = [(row, row.side) for row in found.faults]
+    # a fault that nobody made good ends an attempt too: that is told apart from the fault
+    rows += [(row, f"{row.side} attempt,") for row in found.failed_attempts]
+    for row, whose in rows[:_MAX_ROWS]:
         style = _STYLES.get(row.handling, "default")
-        table.add_row(Text(f" {row.count} {signs.times}", style=style), _row_text(row, signs))
+        text = _row_text(row, signs, whose=whose)
+        table.add_row(Text(f" {row.count} {signs.times}", style=style), text)
     num_more = len(rows) - _MAX_ROWS
     if num_more > 0:
         table.add_row("", Text(f"and {plural(num_more, 'other kind')}", style="dim"))
@@ -100,11 +103,11 @@ def _whose(suspect: SuspectReward) -> str:
     return f"the group of {suspect.trajectory_id}: lowest"
 
 
-def _row_text(row: FailureRow, signs: Symbols) -> Text:
+def _row_text(row: FailureRow, signs: Symbols, *, whose: str) -> Text:
     """Build two lines: what, who handled it and what became of it; then shifts and examples."""
     notes = ["in a grader"] if row.plugin == "grader" and row.side != "grader" else []
     notes += ["injected"] if row.is_injected else []
-    name = printable(f"{row.side} {row.kind}") + "".join(f", {note}" for note in notes)
+    name = printable(f"{whose} {row.kind}") + "".join(f", {note}" for note in notes)
     text = Text(name, style="bold")
     handled = _handled(row.handling, row.kind)
     text.append(f": {handled}", style=f"not bold {_STYLES.get(row.handling, '')}")

@@ -110,8 +110,8 @@ def test_the_report_says_what_became_of_each_failure_at_80_columns_in_ascii(tmp_
         f"1 x tool timeout, injected: the plugin went on | 1 trained on {moved}",
         f"1 x model 429: arkdev sent the call again | 1 trained on {moved}",
         "1 x tool 500, in a grader: the plugin went on | 1 trained on in 2 attempts | e.g. 0.0",
-        "1 x grader retry: made good by another attempt | 1 trained on",
-        f"1 x rollout exception: made good by another attempt | 1 trained on {moved}",
+        "1 x grader attempt, retry: made good by another attempt | 1 trained on",
+        f"1 x rollout attempt, exception: made good by another attempt | 1 trained on {moved}",
         "4 faults (1 injected); 2 attempts that did not succeed",
     ):
         assert part in told
