@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from arkdev.flows.check_job import Finding, JobCheck
 
@@ -30,9 +32,7 @@ def check(
         Path | None,
         typer.Argument(help="The job file; without it, the workspace's own.", show_default=False),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a job before anything starts: the file, its plugins, its data.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from arkdev.cli.later import LaterGroup
+from arkdev.cli.options import JsonOption
 from arkdev.errors import ComesLaterError
 
 app = typer.Typer(name="create", cls=LaterGroup, help="Submit a job.", no_args_is_help=True)
@@ -33,9 +34,7 @@ def mcj(
     is_debug: Annotated[
         bool, typer.Option("--debug", help="Submit a debug job, which runs on this machine.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Submit a model customization job; only debug jobs so far."""
     if not is_debug:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arkdev.cli.options import JobOption, JsonOption
 from arkdev.errors import DataError
 
 if TYPE_CHECKING:
@@ -40,10 +41,7 @@ def check(
             metavar="[FILES]...", help="JSONL files, in place of the job's.", show_default=False
         ),
     ] = None,
-    job: Annotated[
-        Path | None,
-        typer.Option("--job", metavar="FILE", help="The job file, in place of job.yaml or job.py."),
-    ] = None,
+    job: JobOption = None,
     show: Annotated[
         int,
         typer.Option("--show", metavar="N", min=0, help="Tell at most so many lines one by one."),
@@ -51,9 +49,7 @@ def check(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Of mixing and of splitting.")
     ] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check every line of the data and say what the data is made of.
 

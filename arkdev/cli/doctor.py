@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from arkdev.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from arkdev.flows.doctor import Check
@@ -27,9 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what is installed, reachable and wrong here, with a fix for each.
 

@@ -10,6 +10,7 @@ import typer
 
 from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
 from arkdev.cli.faas_plan import PLAN_EXAMPLES, plan
+from arkdev.cli.options import ApiKeyEnvOption, JobOption, JsonOption, ModelOption
 from arkdev.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -69,10 +70,7 @@ def up(
             "--fn", metavar="MODULE:FUNCTION", help="A plugin; repeatable. Default: the job's."
         ),
     ] = None,
-    job: Annotated[
-        Path | None,
-        typer.Option("--job", metavar="FILE", help="The job file, in place of job.yaml or job.py."),
-    ] = None,
+    job: JobOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Stay up in the background, until `arkdev faas down`.")
     ] = False,
@@ -87,13 +85,8 @@ def up(
             help="Send the functions' calls to Ark there: scripted, a name of yours, or a URL.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
-    ] = None,
+    model: ModelOption = None,
+    api_key_env: ApiKeyEnvOption = None,
     faas_engine: Annotated[
         InstanceEngine,
         typer.Option("--faas-engine", help="What instances are; auto: containers where it can."),
@@ -246,9 +239,7 @@ def _document(kept: KeptDeployment) -> dict[str, Any]:
 
 @app.command(epilog=_STATUS_EXAMPLES)
 def status(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the deployments of this user that are up, and how their functions are doing."""
     from dataclasses import asdict
@@ -283,9 +274,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on as lines come, until it ends or Ctrl-C.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what functions of a deployment logged and printed."""
     from arkdev.cli.faas_display import print_log_line
@@ -329,9 +318,7 @@ def down(
         str, typer.Argument(metavar="[ID]", help="The deployment.", show_default=False)
     ] = "",
     every: Annotated[bool, typer.Option("--all", help="All of this user on this machine.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """End deployments, and wait until nothing of them is left."""
     from arkdev.cli.output import console, print_json

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from arkdev.flows.faas_capacity import CapacityRequest, JobNumbers
     from arkdev.plugin.runtime import PluginInstance
@@ -63,9 +65,7 @@ def plan(
         float | None,
         typer.Option("--price-core-hour", metavar="N", help="Shows costs in money as well."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say which Runtime a job's functions need, from what a run with --faas measured.
 

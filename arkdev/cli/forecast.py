@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 _EPILOG = """\b
 Examples:
   arkdev forecast                              of the latest run
@@ -41,9 +43,7 @@ def register(app: typer.Typer) -> None:
             int | None,
             typer.Option("--num-generations", metavar="N", min=1, help="Over the job's."),
         ] = None,
-        as_json: Annotated[
-            bool, typer.Option("--json", help="Print one JSON document on stdout.")
-        ] = False,
+        as_json: JsonOption = False,
     ) -> None:
         """Say what a run tells of the job: signal, pass@k, time, tokens, cost, with intervals."""
         from arkdev.cli.forecast_report import print_forecast

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -57,9 +59,7 @@ def freeze(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; end with 1 where the file differs.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write requirements.txt: exact versions of what the plugins import, and of what that needs.
 

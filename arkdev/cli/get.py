@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.later import LaterGroup
+from arkdev.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from arkdev.job.methods import CustomizationType
@@ -54,9 +55,7 @@ def foundation_model(
             autocompletion=_methods,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the hyperparameters of each training method: type, range or options, default."""
     from arkdev.cli.output import print_json

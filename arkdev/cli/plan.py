@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -50,9 +52,7 @@ def plan(
             autocompletion=_backends,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what a job would run on a backend, and what each of its keys does there.
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from arkdev.flows.regrading import ReplayOutcome
     from arkdev.flows.regrading_plan import ReplayPlan, ReplayRequest
@@ -68,9 +70,7 @@ def register(app: typer.Typer) -> None:
             Path | None,
             typer.Option("--out", metavar="DIR", help="The replay's folder, new or empty."),
         ] = None,
-        as_json: Annotated[
-            bool, typer.Option("--json", help="Print one JSON document on stdout.")
-        ] = False,
+        as_json: JsonOption = False,
     ) -> None:
         """Grade a recorded run again, without a call to its model, and say what changed."""
         from arkdev.flows.regrading_plan import ReplayRequest

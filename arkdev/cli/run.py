@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.options import ApiKeyEnvOption, ModelOption
 from arkdev.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -51,13 +52,8 @@ def run(
             "URL.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
-    ] = None,
+    model: ModelOption = None,
+    api_key_env: ApiKeyEnvOption = None,
 ) -> None:
     """Run a Python file of the workspace as a script.
 

@@ -10,8 +10,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.durations import stall_threshold_s
-from arkdev.cli.faas_options import FunctionNetwork, InstanceEngine, give_up_after_s
+from arkdev.cli.faas_options import give_up_after_s
 from arkdev.cli.later import LaterGroup
+from arkdev.cli.options import (
+    AdaptiveOption,
+    ApiKeyEnvOption,
+    FaasEngineOption,
+    FaasOption,
+    InjectOption,
+    JobOption,
+    JsonOption,
+    MaxInFlightOption,
+    MaxNewTokensOption,
+    MinRewardMeanOption,
+    MinSuccessRateOption,
+    ModelOption,
+    NetworkOption,
+    OutOption,
+    RealArkSdkOption,
+    RequestsPerMinuteOption,
+    ResumeOption,
+    ScriptOption,
+    SkillOption,
+    StallThresholdOption,
+    SuccessThresholdOption,
+    TemperatureOption,
+    TokensPerMinuteOption,
+    TopPOption,
+    TraceOption,
+)
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,10 +87,7 @@ def plugin(
         list[Path] | None,
         typer.Option("--data", metavar="FILE", help="A JSONL file of samples; repeatable."),
     ] = None,
-    job: Annotated[
-        Path | None,
-        typer.Option("--job", metavar="FILE", help="The job file, in place of job.yaml or job.py."),
-    ] = None,
+    job: JobOption = None,
     sample: Annotated[
         str | None,
         typer.Option(
@@ -92,31 +116,10 @@ def plugin(
             help="Rollouts at once (default: the job's batch_size, or 32).",
         ),
     ] = None,
-    requests_per_minute: Annotated[
-        int | None,
-        typer.Option(
-            "--requests-per-minute", metavar="N", min=1, help="Limit of model calls, evenly."
-        ),
-    ] = None,
-    tokens_per_minute: Annotated[
-        int | None,
-        typer.Option(
-            "--tokens-per-minute",
-            metavar="N",
-            min=1,
-            help="Limit of their prompts and answers together.",
-        ),
-    ] = None,
-    max_in_flight: Annotated[
-        int | None,
-        typer.Option("--max-in-flight", metavar="N", min=1, help="Model calls under way at most."),
-    ] = None,
-    adaptive: Annotated[
-        bool,
-        typer.Option(
-            "--adaptive", help="Find out how many model calls the endpoint takes at once."
-        ),
-    ] = False,
+    requests_per_minute: RequestsPerMinuteOption = None,
+    tokens_per_minute: TokensPerMinuteOption = None,
+    max_in_flight: MaxInFlightOption = None,
+    adaptive: AdaptiveOption = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -125,112 +128,28 @@ def plugin(
             help="scripted (default), ark, a name of yours, or a URL.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
-    ] = None,
-    skill: Annotated[
-        float | None,
-        typer.Option(
-            "--skill", metavar="0..1", min=0, max=1, help="How often the scripted model is right."
-        ),
-    ] = None,
-    script: Annotated[
-        Path | None,
-        typer.Option("--script", metavar="FILE", help="A script file for the scripted model."),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option("--temperature", metavar="T", help="Over the sample's and the job's."),
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", metavar="P", help="Over the sample's and the job's.")
-    ] = None,
-    max_new_tokens: Annotated[
-        int | None,
-        typer.Option("--max-new-tokens", metavar="N", help="Over the sample's and the job's."),
-    ] = None,
+    model: ModelOption = None,
+    api_key_env: ApiKeyEnvOption = None,
+    skill: SkillOption = None,
+    script: ScriptOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    max_new_tokens: MaxNewTokensOption = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Of the scripted model (default 0)."),
     ] = None,
-    inject: Annotated[
-        str | None,
-        typer.Option(
-            "--inject",
-            metavar="KIND=RATE%,...",
-            help="Make calls fail, e.g. timeout=5%,429=10%,slow=5%:10s.",
-        ),
-    ] = None,
-    success_threshold: Annotated[
-        float | None,
-        typer.Option(
-            "--success-threshold",
-            metavar="X",
-            help="Weighted reward of a success in pass@k (default: sum of the weights above 0).",
-        ),
-    ] = None,
-    min_reward_mean: Annotated[
-        float | None,
-        typer.Option(
-            "--min-reward-mean",
-            metavar="X",
-            help="End with 3 unless mean reward - 1.645 standard errors is at least X.",
-        ),
-    ] = None,
-    min_success_rate: Annotated[
-        float | None,
-        typer.Option(
-            "--min-success-rate",
-            metavar="X",
-            min=0,
-            max=1,
-            help="The same for the share of graded rollouts that succeed.",
-        ),
-    ] = None,
-    stall_threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--stall-threshold",
-            metavar="MS|DURATION|off",
-            help="Name code that holds others up for so long (default 100ms).",
-        ),
-    ] = None,
-    faas: Annotated[
-        bool,
-        typer.Option("--faas", help="Run the plugins in instances, as cloud functions do."),
-    ] = False,
-    faas_engine: Annotated[
-        InstanceEngine | None,
-        typer.Option(
-            "--faas-engine",
-            help="Where instances run: containers, or child processes (default auto).",
-        ),
-    ] = None,
-    network: Annotated[
-        FunctionNetwork | None,
-        typer.Option("--network", help="What instances reach (default open)."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")
-    ] = None,
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace", help="Write what happened when into the run folder: show RUN ID --trace."
-        ),
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            "--resume",
-            metavar="RUN",
-            help="Go on with a run that was cut short: its id, a path, or latest.",
-        ),
-    ] = None,
+    inject: InjectOption = None,
+    success_threshold: SuccessThresholdOption = None,
+    min_reward_mean: MinRewardMeanOption = None,
+    min_success_rate: MinSuccessRateOption = None,
+    stall_threshold: StallThresholdOption = None,
+    faas: FaasOption = False,
+    faas_engine: FaasEngineOption = None,
+    network: NetworkOption = None,
+    out: OutOption = None,
+    trace: TraceOption = False,
+    resume: ResumeOption = None,
     record: Annotated[
         Path | None,
         typer.Option(
@@ -243,12 +162,8 @@ def plugin(
             "--replay", metavar="TAPE", help="Run the plugins' code again from a tape, offline."
         ),
     ] = None,
-    real_ark_sdk: Annotated[
-        bool, typer.Option("--real-ark-sdk", help="Import the installed ark_sdk, not arkdev's.")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    real_ark_sdk: RealArkSdkOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a rollout and its graders on samples, and report.
 

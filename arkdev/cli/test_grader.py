@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from arkdev.cli.options import JsonOption
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -104,9 +105,7 @@ def register(app: typer.Typer) -> None:
             int | None,
             typer.Option("--seed", metavar="N", help="Of the intervals of --repeat (default 0)."),
         ] = None,
-        as_json: Annotated[
-            bool, typer.Option("--json", help="Print one JSON document on stdout.")
-        ] = False,
+        as_json: JsonOption = False,
     ) -> None:
         """Find out whether graders can be hacked (--attack), or how noisy they are (--repeat)."""
         from arkdev.flows.test_grader import GraderTestRequest

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
+from arkdev.cli.options import ApiKeyEnvOption, JsonOption, ModelOption
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,13 +67,8 @@ def pipeline_plugin(
             "request needs no proxy then.",
         ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key."),
-    ] = None,
+    model: ModelOption = None,
+    api_key_env: ApiKeyEnvOption = None,
     faas_engine: Annotated[
         InstanceEngine,
         typer.Option("--faas-engine", help="What the instance is; auto: a container where it can."),
@@ -80,9 +76,7 @@ def pipeline_plugin(
     network: Annotated[
         FunctionNetwork, typer.Option("--network", help="What the instance reaches.")
     ] = FunctionNetwork.OPEN,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on stdout.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Call one plugin as a cloud function with a documented request, and print its answer.
 
