@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from arkdev.endpoints.registry import ARK, resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import UsageError
+from arkdev.flows.concurrency import notes_on_rollouts_at_once, rollouts_at_once
 from arkdev.flows.debug_request import (
     DEFAULT_BATCH_SIZE,
     DEFAULT_NUM_GENERATIONS,
@@ -25,7 +26,6 @@ from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
 from arkdev.flows.test_plan import (
     PluginTestPlan,
     check_model,
-    checked_concurrency,
     context_of,
     envs_of_run,
     faults_of,
@@ -212,7 +212,8 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
     notes += check_tracing(all_envs, is_asked_for=request.trace)
     data = load_job_samples(job.config.data, workspace=workspace, seed=request.seed or 0)
     batches = _batches(request, job, len(data.training), notes)
-    concurrency = checked_concurrency(request.concurrency or batches.batch_size)
+    asked = request.concurrency or batches.batch_size
+    concurrency = rollouts_at_once(asked, rollout)
     plan = DebugPlan(
         request=request,
         workspace=workspace,
@@ -243,6 +244,7 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         notes=(
             *notes,
             *(faas.notes if faas else ()),
+            *notes_on_rollouts_at_once(asked, rollout),
             *notes_on_faults(faults),
             *job.warnings,
             *_notes_on_loss(job),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
+from arkdev.flows.concurrency import notes_on_rollouts_at_once, rollouts_at_once
 from arkdev.flows.environment import expect_judge, resolved_endpoint, secrets_of
 from arkdev.flows.faas_plan import FaasPlan, envs_of_all, plan_faas
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
@@ -42,8 +43,6 @@ from arkdev.types import PluginContext
 DEFAULT_CONCURRENCY = 32
 """Slots when the job names no `batch_size`."""
 DEFAULT_STALL_THRESHOLD_S = 0.1
-MAX_CONCURRENCY = 100_000
-"""More is a slip of the keyboard: no machine holds so many rollouts."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,8 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
     notes = (*notes, *check_tracing(all_envs, is_asked_for=request.trace))
     samples = find_samples(request, job, workspace)
     batch_size = job.batch_size if job else None
-    concurrency = checked_concurrency(request.concurrency or batch_size or DEFAULT_CONCURRENCY)
+    asked = request.concurrency or batch_size or DEFAULT_CONCURRENCY
+    concurrency = rollouts_at_once(asked, rollout)
     return PluginTestPlan(
         request=request,
         workspace=workspace,
@@ -275,21 +275,12 @@ def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
         notes=(
             *notes,
             *(faas.notes if faas else ()),
+            *notes_on_rollouts_at_once(asked, rollout),
             *notes_on_faults(faults),
             *samples.notes,
             *(job.warnings if job else ()),
         ),
     )
-
-
-def checked_concurrency(number: int) -> int:
-    """Return `number`. Raises `UsageError` for a slip of the keyboard."""
-    if number > MAX_CONCURRENCY:
-        raise UsageError(
-            f"{number} rollouts at once are more than {MAX_CONCURRENCY:,}",
-            hint="set --concurrency, or batch_size in the job, to what the endpoint can serve",
-        )
-    return number
 
 
 def faults_of(request: PluginTestRequest) -> FaultPlan | None:

@@ -10,6 +10,7 @@ from arkdev.flows.test_plan import plan_test
 from arkdev.flows.test_plugin import run_test
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.runs.records import Verdict
+from tests.integration.debugging import rehearse
 from tests.integration.workspace import Command, Silent, Workspace, job_yaml
 
 BY_QUESTION = '''
@@ -56,6 +57,48 @@ def test_every_status_has_its_own_end(workspace: Workspace) -> None:
     assert run.summary.attempts == {"1": 2, "3": 1, "4": 3}
     assert run.summary.would_fail_job
     assert run.exit_code == 1
+
+
+COUNTS_ITSELF = """
+    import asyncio
+    from arkdev import RolloutResult, Runtime, rollout
+
+    under_way = most = 0
+
+    @rollout(runtime=Runtime(request_concurrency=3))
+    async def answer(context, proxy, sample):
+        global under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return RolloutResult(extra={"most": most})
+"""
+
+
+@pytest.mark.parametrize("asked", [2, 8])
+def test_a_rollout_has_no_more_calls_under_way_than_its_request_concurrency(
+    workspace: Workspace, asked: int
+) -> None:
+    workspace.write("plugins/rollout.py", COUNTS_ITSELF)
+    workspace.samples(*[f"question {number}" for number in range(12)])
+    run = workspace.run(concurrency=asked)
+    assert max(trajectory.extra["most"] for trajectory in run.trajectories) == min(asked, 3)
+    notes = plan_test(PluginTestRequest(start=workspace.root, concurrency=asked)).notes
+    told = [note for note in notes if "request_concurrency of answer" in note]
+    assert told == [
+        f"3 rollouts at once and not 8: that is the request_concurrency of answer ({place})"
+        for place in [f"{workspace.root}/plugins/rollout.py:7"]
+        if asked == 8
+    ]
+
+
+def test_a_debug_run_keeps_to_the_rollouts_request_concurrency(workspace: Workspace) -> None:
+    workspace.write("plugins/rollout.py", COUNTS_ITSELF)
+    workspace.samples(*[f"question {number}" for number in range(8)])
+    workspace.write("job.yaml", job_yaml(hyperparameters={"batch_size": 8, "num_generations": 2}))
+    run = rehearse(workspace)
+    assert max(trajectory.extra["most"] for trajectory in run.reader.trajectories()) == 3
 
 
 def test_a_success_keeps_the_turns_of_its_last_attempt_only(workspace: Workspace) -> None:
