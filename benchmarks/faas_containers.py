@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from arkdev.faas_emulator.choices import InstanceKind
 from arkdev.faas_emulator.engines.engine import open_engine
 from arkdev.faas_emulator.images.image import build_image
 from arkdev.faas_emulator.worker import wire
 from arkdev.flows.faas_instances import instance_source
-from arkdev.flows.faas_plan import InstanceKind
 from benchmarks.faas_workspace import WORK, planned, wait_until_it_answers, write_workspace
 
 LABEL = "arkdev.benchmark"

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from arkdev.faas_emulator.choices import InstanceKind
 from arkdev.faas_emulator.instance_client import HttpInstanceClient
 from arkdev.faas_emulator.pool import Pool, PoolEvents
 from arkdev.flows.faas_instances import instance_source
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind
+from arkdev.flows.faas_plan import FaasPlan
 from arkdev.flows.faas_up import UpRequest, plan_up
 
 WORK = """

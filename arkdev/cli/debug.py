@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.durations import stall_threshold_s
-from arkdev.cli.faas_options import give_up_after_s
 from arkdev.cli.options import (
     AdaptiveOption,
     ApiKeyEnvOption,
@@ -37,6 +36,7 @@ from arkdev.cli.options import (
     TopPOption,
     TraceOption,
 )
+from arkdev.cli.stopping_instances import give_up_after_s
 
 if TYPE_CHECKING:
     from arkdev.flows.debug import DebugOutcome

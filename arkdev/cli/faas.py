@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
 from arkdev.cli.faas_plan import PLAN_EXAMPLES, plan
 from arkdev.cli.options import ApiKeyEnvOption, JobOption, JsonOption, ModelOption
+from arkdev.cli.stopping_instances import STOP_INSTANCES_WITHIN_S
 from arkdev.errors import ExitCode, UsageError
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 
 if TYPE_CHECKING:
     from arkdev.faas_emulator.kept_deployments import KeptDeployment
@@ -88,12 +89,12 @@ def up(
     model: ModelOption = None,
     api_key_env: ApiKeyEnvOption = None,
     faas_engine: Annotated[
-        InstanceEngine,
+        InstanceKind,
         typer.Option("--faas-engine", help="What instances are; auto: containers where it can."),
-    ] = InstanceEngine.AUTO,
+    ] = InstanceKind.AUTO,
     network: Annotated[
-        FunctionNetwork, typer.Option("--network", help="What instances reach.")
-    ] = FunctionNetwork.OPEN,
+        NetworkPolicy, typer.Option("--network", help="What instances reach.")
+    ] = NetworkPolicy.OPEN,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on stdout once it is up.")
     ] = False,
@@ -101,7 +102,6 @@ def up(
 ) -> None:
     """Serve plugins as cloud functions over HTTP on 127.0.0.1, until Ctrl-C."""
     from arkdev.flows.ark_endpoint import ArkEndpoint
-    from arkdev.flows.faas_plan import InstanceKind, Network
     from arkdev.flows.faas_up import UpRequest
 
     if endpoint is None and (model or api_key_env):
@@ -110,8 +110,8 @@ def up(
         start=Path.cwd(),
         functions=tuple(fn or ()),
         job=job,
-        kind=InstanceKind(faas_engine.value),
-        network=Network(network.value),
+        kind=faas_engine,
+        network=network,
         port=port,
         endpoint=endpoint or "",
         id=deployment_id,

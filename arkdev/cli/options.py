@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from arkdev.cli.faas_options import FunctionNetwork, InstanceEngine
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 
 AdaptiveOption = Annotated[
     bool,
@@ -17,7 +17,7 @@ ApiKeyEnvOption = Annotated[
     str | None, typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key.")
 ]
 FaasEngineOption = Annotated[
-    InstanceEngine | None,
+    InstanceKind | None,
     typer.Option(
         "--faas-engine", help="Where instances run: containers, or child processes (default auto)."
     ),
@@ -68,7 +68,7 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="MODEL", help="The endpoint's model.")
 ]
 NetworkOption = Annotated[
-    FunctionNetwork | None, typer.Option("--network", help="What instances reach (default open).")
+    NetworkPolicy | None, typer.Option("--network", help="What instances reach (default open).")
 ]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="The run's folder, new or empty.")

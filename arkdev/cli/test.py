@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arkdev.cli.durations import stall_threshold_s
-from arkdev.cli.faas_options import give_up_after_s
 from arkdev.cli.later import LaterGroup
 from arkdev.cli.options import (
     AdaptiveOption,
@@ -39,6 +38,7 @@ from arkdev.cli.options import (
     TopPOption,
     TraceOption,
 )
+from arkdev.cli.stopping_instances import give_up_after_s
 from arkdev.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arkdev.cli.faas_options import STOP_INSTANCES_WITHIN_S, FunctionNetwork, InstanceEngine
 from arkdev.cli.options import ApiKeyEnvOption, JsonOption, ModelOption
+from arkdev.cli.stopping_instances import STOP_INSTANCES_WITHIN_S
 from arkdev.errors import UsageError
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 
 if TYPE_CHECKING:
     from arkdev.flows.test_instances import InstanceSettings, RequestOutcome
@@ -70,12 +71,12 @@ def pipeline_plugin(
     model: ModelOption = None,
     api_key_env: ApiKeyEnvOption = None,
     faas_engine: Annotated[
-        InstanceEngine,
+        InstanceKind,
         typer.Option("--faas-engine", help="What the instance is; auto: a container where it can."),
-    ] = InstanceEngine.AUTO,
+    ] = InstanceKind.AUTO,
     network: Annotated[
-        FunctionNetwork, typer.Option("--network", help="What the instance reaches.")
-    ] = FunctionNetwork.OPEN,
+        NetworkPolicy, typer.Option("--network", help="What the instance reaches.")
+    ] = NetworkPolicy.OPEN,
     as_json: JsonOption = False,
 ) -> None:
     """Call one plugin as a cloud function with a documented request, and print its answer.
@@ -84,7 +85,6 @@ def pipeline_plugin(
     """
     from arkdev.cli.streams import keep_results_apart
     from arkdev.flows.ark_endpoint import ArkEndpoint, ark_served_by
-    from arkdev.flows.faas_plan import InstanceKind, Network
     from arkdev.flows.test_instances import InstanceSettings, workspace_reference
     from arkdev.job.workspace import find_workspace
     from arkdev.plugin import ark_sdk
@@ -93,7 +93,7 @@ def pipeline_plugin(
     body = _body(request)
     if endpoint is None and (model or api_key_env):
         raise UsageError("--model and --api-key-env belong to an --endpoint")
-    settings = InstanceSettings(InstanceKind(faas_engine.value), Network(network.value))
+    settings = InstanceSettings(faas_engine, network)
     workspace = find_workspace(Path.cwd())
     ark_sdk.install()
     # what plugins write while they are imported is no part of the answer

@@ -16,12 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from arkdev.errors import EngineError, MissingExtraError, UsageError
+from arkdev.faas_emulator.choices import InstanceKind
 from arkdev.faas_emulator.engines.deployments import sweep
 from arkdev.faas_emulator.engines.engine import open_engine
 from arkdev.faas_emulator.kept_deployments import KeptDeployment, KeptDeployments
 from arkdev.faas_emulator.processes.function_folder import remove_left_folders
 from arkdev.faas_emulator.state_folder import state_folder
-from arkdev.flows.faas_plan import InstanceKind
 from arkdev.job.workspace import find_workspace
 
 _ASKED_FOR_S = 5.0

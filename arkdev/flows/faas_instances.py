@@ -11,17 +11,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from arkdev.errors import EngineError, MissingExtraError, UsageError
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher, ContainerSettings
 from arkdev.faas_emulator.engines.deployments import deployment
 from arkdev.faas_emulator.engines.engine import Engine, open_engine
-from arkdev.faas_emulator.engines.networks import NetworkPolicy
 from arkdev.faas_emulator.engines.reachability import answered_here
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.images.image import build_image
 from arkdev.faas_emulator.instances import InstanceLauncher
 from arkdev.faas_emulator.processes.environment import function_environment
 from arkdev.faas_emulator.processes.process_instance import ProcessLauncher
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind, Network
+from arkdev.flows.faas_plan import FaasPlan
 
 Say = Callable[[str], None]
 
@@ -73,7 +73,7 @@ async def _engine(plan: FaasPlan, say: Say) -> Engine | None:
     try:
         engine = await open_engine()
     except (EngineError, MissingExtraError) as error:
-        if plan.kind is InstanceKind.CONTAINER or plan.network is Network.HOST_ONLY:
+        if plan.kind is InstanceKind.CONTAINER or plan.network is NetworkPolicy.HOST_ONLY:
             raise
         say(f"no containers: {error.message}")
         say("instances are child processes")
@@ -99,7 +99,7 @@ async def _containers(
             engine=engine,
             deployment=made,
             build=tag,
-            settings=ContainerSettings(network=NetworkPolicy(plan.network.value)),
+            settings=ContainerSettings(network=plan.network),
             on_note=say,
         )
         stack.push_async_callback(launcher.close)
@@ -110,7 +110,7 @@ async def _containers(
 
 
 async def _processes(plan: FaasPlan, say: Say) -> InstanceSource:
-    if plan.network is Network.HOST_ONLY:
+    if plan.network is NetworkPolicy.HOST_ONLY:
         raise UsageError(
             "--network host-only cannot be held by child processes",
             hint="let instances be containers: --faas-engine container",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from arkdev.errors import UsageError
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 from arkdev.faas_emulator.functions import FunctionSpec, function_of
 from arkdev.faas_emulator.host import FaasHost
 from arkdev.faas_emulator.packages.package import PluginPackage, plugin_package
@@ -23,22 +23,6 @@ from arkdev.job.workspace import Workspace
 from arkdev.plugin.loading import LoadedPlugin
 from arkdev.runs.records import FaultSide
 from arkdev.sessions.faults.plan import FaultPlan
-
-
-class InstanceKind(StrEnum):
-    """Where instances run (``--faas-engine``)."""
-
-    AUTO = "auto"
-    """In containers where an engine answers, else in child processes."""
-    CONTAINER = "container"
-    PROCESS = "process"
-
-
-class Network(StrEnum):
-    """What instances reach (``--network``)."""
-
-    OPEN = "open"
-    HOST_ONLY = "host-only"
 
 
 @dataclass(frozen=True)
@@ -58,7 +42,7 @@ class FaasPlan:
     package: PluginPackage
     requirements: Requirements
     kind: InstanceKind
-    network: Network
+    network: NetworkPolicy
     undeclared: tuple[UndeclaredVariable, ...] = ()
     """Variables that functions read, and that this machine alone has."""
     notes: tuple[str, ...] = ()
@@ -98,7 +82,7 @@ def plan_faas(
         functions,
         workspace,
         kind=InstanceKind(request.faas_engine or InstanceKind.AUTO),
-        network=Network(request.network or Network.OPEN),
+        network=NetworkPolicy(request.network or NetworkPolicy.OPEN),
         notes=_notes(workspace, is_traced=request.trace, is_built_in=is_built_in),
     )
 
@@ -108,7 +92,7 @@ def plan_of_functions(
     workspace: Workspace,
     *,
     kind: InstanceKind,
-    network: Network,
+    network: NetworkPolicy,
     notes: Sequence[str] = (),
 ) -> FaasPlan:
     """Find what functions are deployed from, and check it.

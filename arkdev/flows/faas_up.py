@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from arkdev.errors import ConfigurationError, UsageError
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.kept_deployments import (
     DeploymentLog,
@@ -27,7 +28,7 @@ from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.faas_emulator.worker.log_wire import OutputLine
 from arkdev.flows.faas_instances import Say
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind, Network, plan_of_functions
+from arkdev.flows.faas_plan import FaasPlan, plan_of_functions
 from arkdev.flows.function_calls import (
     OpenPools,
     open_pools,
@@ -65,7 +66,7 @@ class UpRequest:
     """``module:function`` of each; none: all plugins of the job."""
     job: Path | None = None
     kind: InstanceKind = InstanceKind.AUTO
-    network: Network = Network.OPEN
+    network: NetworkPolicy = NetworkPolicy.OPEN
     port: int = 0
     endpoint: str = ""
     """The name of what calls to Ark go to, for people; empty: to Ark."""

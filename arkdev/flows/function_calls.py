@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from arkdev.errors import InstanceError, PluginLoadError
+from arkdev.faas_emulator.choices import InstanceKind
 from arkdev.faas_emulator.functions import FunctionSpec
 from arkdev.faas_emulator.packages.undeclared import undeclared_hint
 from arkdev.faas_emulator.pool import Pool, PoolEvents
@@ -17,7 +18,7 @@ from arkdev.faas_emulator.proxy_urls import Inside
 from arkdev.flows.ark_endpoint import envs_for_ark
 from arkdev.flows.environment import secrets_among
 from arkdev.flows.faas_instances import Say, instance_source
-from arkdev.flows.faas_plan import FaasPlan, InstanceKind, PlannedFunction
+from arkdev.flows.faas_plan import FaasPlan, PlannedFunction
 from arkdev.runs.masking import has_secret_name
 
 

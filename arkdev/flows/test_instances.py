@@ -21,6 +21,7 @@ from typing import Any
 
 from arkdev.errors import ExitCode, InstanceError, UsageError
 from arkdev.faas_emulator.answers import Answer
+from arkdev.faas_emulator.choices import InstanceKind, NetworkPolicy
 from arkdev.faas_emulator.deployed_code import CodeChanges, CodeStore, DeployedCode
 from arkdev.faas_emulator.packages.package import plugin_package
 from arkdev.faas_emulator.packages.undeclared import undeclared_variables
@@ -29,13 +30,7 @@ from arkdev.faas_emulator.proxy_urls import with_proxy_inside
 from arkdev.faas_emulator.state_folder import state_folder
 from arkdev.faas_emulator.worker.answers import answer_of
 from arkdev.faas_emulator.worker.log_wire import OutputLine
-from arkdev.flows.faas_plan import (
-    FaasPlan,
-    InstanceKind,
-    Network,
-    PlannedFunction,
-    plan_of_functions,
-)
+from arkdev.flows.faas_plan import FaasPlan, PlannedFunction, plan_of_functions
 from arkdev.flows.function_calls import (
     OpenPools,
     open_pools,
@@ -58,7 +53,7 @@ class InstanceSettings:
     """How instances run."""
 
     kind: InstanceKind = InstanceKind.AUTO
-    network: Network = Network.OPEN
+    network: NetworkPolicy = NetworkPolicy.OPEN
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from arkdev.faas_emulator.choices import NetworkPolicy
 from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher, ContainerSettings
 from arkdev.faas_emulator.engines.deployments import deployment
 from arkdev.faas_emulator.engines.engine import open_engine
-from arkdev.faas_emulator.engines.networks import NetworkPolicy
 from tests.docker.conftest import function
 
 

@@ -8,10 +8,10 @@ import pytest
 from aiohttp import web
 
 from arkdev.errors import EndpointUnreachableError
+from arkdev.faas_emulator.choices import NetworkPolicy
 from arkdev.faas_emulator.containers.container_launcher import ContainerLauncher
 from arkdev.faas_emulator.engines.deployments import deployment
 from arkdev.faas_emulator.engines.docker_engine import DockerEngine
-from arkdev.faas_emulator.engines.networks import NetworkPolicy
 from tests.docker.asking import ask
 from tests.docker.conftest import function
 

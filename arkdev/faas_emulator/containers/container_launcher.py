@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from arkdev.errors import EngineError
+from arkdev.faas_emulator.choices import NetworkPolicy
 from arkdev.faas_emulator.containers.container_instance import ContainerInstance, Launch
 from arkdev.faas_emulator.containers.container_limits import container_limits, tmp_mb
 from arkdev.faas_emulator.engines.deployments import FUNCTION, Deployment
 from arkdev.faas_emulator.engines.engine import ContainerSpec, Engine
-from arkdev.faas_emulator.engines.networks import FunctionNetwork, NetworkPolicy, open_network
+from arkdev.faas_emulator.engines.networks import FunctionNetwork, open_network
 from arkdev.faas_emulator.engines.reachability import Reachability, probe_command
 from arkdev.faas_emulator.engines.run_once import run_once
 from arkdev.faas_emulator.functions import FunctionSpec

@@ -6,10 +6,10 @@ import ipaddress
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from arkdev.errors import EngineError
+from arkdev.faas_emulator.choices import NetworkPolicy
 from arkdev.faas_emulator.engines.deployments import Deployment
 from arkdev.faas_emulator.engines.engine import Engine, EngineFacts
 from arkdev.faas_emulator.engines.relay import Network
@@ -18,15 +18,6 @@ _NO_NAME_SERVER = "127.0.0.1"
 """Asked inside the container, where none listens: the engine's own would ask the Internet."""
 _NOT_ROUTED = ("192.0.2.1", 9)
 """An address of documentation: connecting a UDP socket to it sends nothing."""
-
-
-class NetworkPolicy(StrEnum):
-    """What functions may reach."""
-
-    OPEN = "open"
-    """Everything that this machine reaches, over the engine's default network."""
-    HOST_ONLY = "host-only"
-    """This machine alone, over a network of the deployment without a way out."""
 
 
 @dataclass(frozen=True)

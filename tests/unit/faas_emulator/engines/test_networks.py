@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from arkdev.errors import EngineError
+from arkdev.faas_emulator.choices import NetworkPolicy
 from arkdev.faas_emulator.engines.deployments import Deployment
-from arkdev.faas_emulator.engines.networks import NetworkPolicy, open_network
+from arkdev.faas_emulator.engines.networks import open_network
 from tests.unit.faas_emulator.engines.container_engines import facts
 
 DEPLOYMENT = Deployment("d1", Path("/w"), owner="somebody")

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from arkdev.errors import EndpointUnreachableError
-from arkdev.faas_emulator.engines.networks import FunctionNetwork, NetworkPolicy
+from arkdev.faas_emulator.choices import NetworkPolicy
+from arkdev.faas_emulator.engines.networks import FunctionNetwork
 from arkdev.faas_emulator.engines.reachability import Reachability, answered_here, loopback_address
 
 RELAYED = FunctionNetwork(

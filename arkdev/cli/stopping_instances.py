@@ -1,29 +1,13 @@
-"""What the options of ``--faas`` may be."""
+"""How long the end of a command may take whose plugins run in instances."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arkdev.flows.test_request import PluginTestRequest
 
 STOP_INSTANCES_WITHIN_S = 20.0
-
-
-class InstanceEngine(StrEnum):
-    """``--faas-engine``"""
-
-    AUTO = "auto"
-    CONTAINER = "container"
-    PROCESS = "process"
-
-
-class FunctionNetwork(StrEnum):
-    """``--network``"""
-
-    OPEN = "open"
-    HOST_ONLY = "host-only"
 
 
 def give_up_after_s(request: PluginTestRequest) -> float:
