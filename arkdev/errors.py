@@ -27,6 +27,7 @@
     ├── OutputError                   1   a run folder or the output cannot be written any more
     ├── JobFailedError                5   a job ended because a plugin failed for good
     ├── EngineError                   4   no container engine answers, or it refuses
+    ├── PolicyEngineError             4   what samples from the policy has died or fails
     └── EndpointError                 4   a model call failed
         ├── EndpointUnreachableError  4   no connection, or no answer in time
         └── EndpointResponseError     4   an error answer, also one with status 200
@@ -180,6 +181,12 @@ class JobFailedError(ArkdevError):
 
 class EngineError(ArkdevError):
     """No container engine answers, or it refuses what is asked of it."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class PolicyEngineError(ArkdevError):
+    """What samples from the policy has died or fails; it says what it printed last."""
 
     exit_code = ExitCode.UNREACHABLE
 
