@@ -69,7 +69,7 @@ def checkpoints(tmp_path):
 def test_what_goes_on_from_a_state_is_what_would_have_gone_on(checkpoints):
     trained = make()
     train(trained, 3)
-    progress = Progress(3, 3, {"epoch": 1}, {"tokens": 12}, Best(2, 0.5))
+    progress = Progress(3, 3, {"tokens": 12}, Best(2, 0.5))
     checkpoints.save(TrainingState.of(trained, progress))
     expected = train(trained, 3)
 

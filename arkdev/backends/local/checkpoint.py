@@ -4,7 +4,7 @@
 
     checkpoints/step-10/weights.safetensors   what is trained: all weights, or the LoRA adapter
     checkpoints/step-10/training.pt           optimizer, scheduler, generators of torch
-    checkpoints/step-10/progress.json         steps, policy version, data position, Python's random
+    checkpoints/step-10/progress.json         steps, policy version, best model, Python's random
     checkpoints/step-10/snapshot.json         sizes and checksums of the three (`runs.snapshots`)
 
 A state is whole or not at all. Saved models are others (`runs.snapshots` too): a state needs the
@@ -59,12 +59,12 @@ class Progress:
     """How far a run is. All of it is JSON."""
 
     step: int
-    """Steps done, which is the number of the step that is next."""
+    """Steps done, which is the number of the step that is next, and the position in the data: their
+    order follows from the run's seed (`arkdev.job.batches`). Metrics of these steps are in the run
+    folder, whose later lines are set aside when the run goes on."""
     policy_version: int
-    data_position: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever the order of the data needs besides the step."""
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever of the metrics so far the rest of the run counts on."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """What else has been counted since the run began, by name."""
     best: Best | None = None
 
 
