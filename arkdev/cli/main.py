@@ -13,6 +13,7 @@ import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -91,8 +92,9 @@ def build_root() -> typer.Typer:
     return app
 
 
+@cache
 def build_app() -> typer.Typer:
-    """Return the root app with every command registered."""
+    """Return the root app with every command registered. Made once: groups belong to modules."""
     app = build_root()
     groups = {name: import_module(f"arkdev.cli.{name}").app for name in _GROUPS}
     for name in _COMMANDS:

@@ -277,7 +277,11 @@ def open_run(plan: PluginTestPlan) -> RunWriter:
     """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
+            plan.resumed,
+            secrets=plan.secrets,
+            from_step=plan.resumed_step,
+            concurrency=plan.concurrency,
+            versions=versions(),
         )
     return RunWriter.create(
         plan.workspace.root / "runs",
