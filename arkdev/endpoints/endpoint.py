@@ -18,12 +18,17 @@ class ModelRequest:
     ``repetition_penalty``), and the endpoint writes them under its own wire names
     (`endpoints.parameters`). `seed` is an integer that fixes a scripted answer.
     `clock` is stopped while the request waits for a limit of ours.
+    `scope` names the conversation's owner, an attempt, and `previous_response_id` the answer (its
+    ``id``) that the request continues, where that is known: an endpoint that remembers the tokens
+    of its answers finds them by these. Others leave them alone, and neither is ever sent.
     """
 
     body: dict[str, Any]
     sampling: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
     clock: CallClock = field(default_factory=CallClock, compare=False, repr=False)
+    scope: str = ""
+    previous_response_id: str | None = None
 
 
 @dataclass(frozen=True)
