@@ -47,7 +47,8 @@ def test_sampled_ids_stand_in_the_next_prompt_and_are_never_joined():
     first, message, _ = talk.turn([USER], "he llo <end>", says="hello")
     second, *_ = talk.turn([USER, message, TOOL], "fine <end>")
     assert talk.text(second) == (
-        "<user> how is it <end> <glue> <assistant> he llo <end> <glue> <tool> rain <end> <glue> <assistant>"
+        "<user> how is it <end> <glue> <assistant> he llo <end> <glue> "
+        "<tool> rain <end> <glue> <assistant>"
     )
     assert second.num_kept == len(first.token_ids) + 3
     assert (second.follows, second.is_written_anew) == ("r1", False)
@@ -59,7 +60,7 @@ def test_the_evidence_of_a_trajectory_holds_them_with_their_logprobs():
     conversation = Conversation()
     messages = [USER]
     for pieces, says in [("he llo <end>", "hello"), ("fine <end>", None)]:
-        prompt, message, response_id = talk.turn(messages, pieces, says=says)
+        _, message, response_id = talk.turn(messages, pieces, says=says)
         remembered = talk.conversations.turn(response_id)
         answer = with_tokens(
             list(remembered.prompt_token_ids),
@@ -112,7 +113,7 @@ def test_messages_that_mean_the_same_are_the_same():
 def test_rewritten_history_is_cut_where_it_diverges():
     talk = Talk()
     first, answer, _ = talk.turn([USER], "he llo <end>", says="hello")
-    second, later, _ = talk.turn([USER, answer, TOOL], "o k <end>", says="ok")
+    _, later, _ = talk.turn([USER, answer, TOOL], "o k <end>", says="ok")
     edited = [USER, answer, {"role": "tool", "content": "snow"}, later, USER]
     prompt = talk.conversations.prompt(edited)
     assert talk.text(prompt).startswith(
