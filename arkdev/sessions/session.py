@@ -173,7 +173,7 @@ class Session:
         request = call.request(
             sampling={**self.sampling, **(sampling or {})},
             clock=CallClock(timeout_s, while_held=self.held_calls.timed),
-            scope=repr(self.identity),  # no two attempts have one in common
+            scope=f"{self.name} {self.number}",
         )
         started = time.perf_counter()
         self._end_tool_time(started)
