@@ -36,11 +36,10 @@ _COMMANDS = (
     "forecast",
     "freeze",
     "schema",
-    "doctor",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "faas", "get", "create")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "doctor")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
@@ -48,6 +47,7 @@ _GROUP_COMMANDS = (
     ("endpoint", "endpoint_check"),
     ("test", "test_grader"),
     ("test", "test_pipeline_plugin"),
+    ("doctor", "doctor_tokens"),
 )
 """(group, module): the module registers its commands on that group."""
 
