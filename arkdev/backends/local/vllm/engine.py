@@ -246,6 +246,7 @@ class VllmEngine:
             else:
                 kwargs = {"weights_path": str(weights.folder)}
                 await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": kwargs})
+                await self._sample_with(BASE_MODEL)
             await self._forget_prefixes()
             self.policy_version = version
 
@@ -256,9 +257,12 @@ class VllmEngine:
                 f"{folder} holds a LoRA adapter, and vLLM was started without",
                 hint="start it with the adapter's rank (VllmSettings.lora_rank)",
             )
-        name, old = f"{BASE_MODEL}-{version}", self._model
+        name = f"{BASE_MODEL}-{version}"
         await self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
-        self._model = name
+        await self._sample_with(name)
+
+    async def _sample_with(self, name: str) -> None:
+        old, self._model = self._model, name
         if old not in (BASE_MODEL, name):
             await self._post("/v1/unload_lora_adapter", {"lora_name": old})
 
