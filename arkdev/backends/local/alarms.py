@@ -15,6 +15,7 @@ from arkdev.backends.local.batch import TrainingBatch
 
 OFF_POLICY_KL = "rollout_off_policy_kl"
 """KL(sampler || trainer) over the sampled tokens of a batch, before the update."""
+FIRST = "first_off_policy_kl"
 _FLOOR = 1e-3
 """Rounding alone stays below it, also in bf16."""
 _TIMES = 5.0
@@ -26,9 +27,10 @@ class OffPolicyAlarm:
     top-p, top-k and another arithmetic make a distance that stays alike from step to step.
     """
 
-    def __init__(self, *, policy_lag: int) -> None:
+    def __init__(self, counters: dict[str, float], *, policy_lag: int) -> None:
+        """`counters` keep the measure over a resume."""
         self._policy_lag = policy_lag
-        self._first: float | None = None
+        self._counters = counters
 
     def on_batch(self, batch: TrainingBatch, *, policy_version: int) -> tuple[str, ...]:
         """Look at the versions that sampled a batch; `policy_version` is the trainer's own."""
@@ -45,12 +47,10 @@ class OffPolicyAlarm:
         found = metrics.get(OFF_POLICY_KL)
         if found is None or self._policy_lag:
             return ()
-        if self._first is None:
-            self._first = found
-            return ()
-        if found <= _FLOOR + _TIMES * abs(self._first):
+        first = self._counters.setdefault(FIRST, found)
+        if found <= _FLOOR + _TIMES * abs(first):
             return ()
         return (
             f"the sampler is not on the weights that are trained: {OFF_POLICY_KL} is {found:.2g}, "
-            f"and was {self._first:.2g} at the first update",
+            f"and was {first:.2g} at the first update",
         )

@@ -47,10 +47,14 @@ class Learner(Protocol):
     The implementation is `arkdev.backends.local.learner`; tests have one without tensors.
     """
 
-    weights: Any
-    """What `GenerationEngine.update_weights` takes."""
     policy_version: int
     """Batches that the policy has learned from."""
+    counters: dict[str, float]
+    """What of earlier steps later ones count on. A checkpoint keeps it."""
+
+    def weights(self) -> Any:
+        """Return what `GenerationEngine.update_weights` takes."""
+        ...
 
     def learns_from(self, batch: TrainingBatch) -> bool:
         """Whether the loss of a batch depends on the policy at all."""
@@ -69,7 +73,8 @@ class Learner(Protocol):
 
 
 class Saving(Protocol):
-    """What is kept of a run. It raises `OutputError` when the disk refuses."""
+    """What is kept of a run. It raises `OutputError` when the disk refuses, and `RunStoppedError`
+    once a run that is asked to stop is saved."""
 
     def after_step(self, step: int, *, score: float | None, is_last: bool) -> None:
         """Save what is due after a step; `score` is that of the validation after it, if any."""
@@ -112,7 +117,7 @@ async def train(
     Raises what the seams raise, and `PolicyEngineError` when the sampler does not answer with the
     new weights; inside a group of exceptions, since rollouts are a task of their own.
     """
-    alarm = OffPolicyAlarm(policy_lag=settings.policy_lag)
+    alarm = OffPolicyAlarm(learner.counters, policy_lag=settings.policy_lag)
     async with _rolled_out(source, settings) as batches:
         clock = _Clock()
         async for batch in batches:
@@ -142,7 +147,7 @@ async def _sync(
 ) -> Mapping[str, float]:
     """Let the new weights sample, and check that they do."""
     version = learner.policy_version
-    await engine.update_weights(learner.weights, version=version)
+    await engine.update_weights(await asyncio.to_thread(learner.weights), version=version)
     if engine.policy_version != version:
         raise PolicyEngineError(
             f"step {batch.step}: the engine {engine.name} samples with weights "
