@@ -37,15 +37,19 @@ _COMMANDS = (
     "freeze",
     "schema",
     "doctor",
+    "export",
+    "stop",
+    "watch",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "faas", "get", "create")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "list")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
     ("endpoint", "endpoint_list"),
     ("endpoint", "endpoint_check"),
+    ("get", "get_job"),
     ("test", "test_grader"),
     ("test", "test_pipeline_plugin"),
 )

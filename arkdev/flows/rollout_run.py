@@ -1,4 +1,4 @@
-"""The path of a sample, as `test`, `debug` and `train` share it: services, instruments, run folder, engines.
+"""The path of a sample, which `test`, `debug` and `train` share: services, run folder, engines.
 
 Everything that surrounds rollouts while they run is opened here, once for a run; what is run, and
 in which order, is the flow's own. An engine serves one phase of one step: plugins are told of both

@@ -1,4 +1,4 @@
-"""Where the batches of a training come from: the steps that a debug run runs too, with their tokens.
+"""Where a training's batches come from: the steps that debug runs run too, with their tokens.
 
 Implements `arkdev.backends.local.group_source.GroupSource`.
 """

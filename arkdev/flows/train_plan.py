@@ -72,8 +72,12 @@ class TrainPlan(DebugPlan):
         if self.the_job.customization_type is not CustomizationType.GRPOLoRA:
             return None
         values = self.the_job.hyperparameters
-        given = {"rank": values.get("lora_rank"), "alpha": values.get("lora_alpha")}
-        return LoraSettings(**{name: value for name, value in given.items() if value is not None})
+        rank, alpha = values.get("lora_rank"), values.get("lora_alpha")
+        usual = LoraSettings()
+        return LoraSettings(
+            rank if isinstance(rank, int) else usual.rank,
+            alpha if isinstance(alpha, (int, float)) else usual.alpha,
+        )
 
     @property
     def temperature(self) -> float:
@@ -199,7 +203,11 @@ def _concurrency(job: Job) -> int | None:
 
 
 def _temperature(job: Job, request: TrainRequest) -> float:
-    sources = (request.sampling, job.hyperparameters, DOCUMENTED_DEFAULTS)
+    sources: tuple[Mapping[str, Any], ...] = (
+        request.sampling,
+        job.hyperparameters,
+        DOCUMENTED_DEFAULTS,
+    )
     return float(next(source["temperature"] for source in sources if "temperature" in source))
 
 

@@ -127,7 +127,7 @@ class TurnRecord:
     answer_index: int | None = None
     """Of a Responses call: the place of its answer in the trajectory's messages."""
     policy_version: int | None = None
-    """Of the weights that answered: steps of training that made them. None: not a policy of ours."""
+    """Of the weights that answered: the updates that made them. None: no policy of ours."""
 
 
 def trajectory_id_of(

@@ -43,9 +43,7 @@ class Parts:
     learner: PolicyLearner
     model: TrainingModel
 
-    def saving(
-        self, folder: Path, run_id: str, *, is_stop_asked: Callable[[], bool]
-    ) -> RunSaving:
+    def saving(self, folder: Path, run_id: str, *, is_stop_asked: Callable[[], bool]) -> RunSaving:
         """Return what saves the run in `folder`."""
         settings = SavingSettings(
             run=folder,
