@@ -174,6 +174,7 @@ class Session:
             body=call.body,
             sampling={**self.sampling, **(sampling or {})},
             seed=call.seed,
+            scope=f"{self.name} {self.number}",
             clock=CallClock(timeout_s, while_held=self.held_calls.timed),
         )
         started = time.perf_counter()

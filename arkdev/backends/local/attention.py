@@ -94,9 +94,8 @@ class AttentionPlan:
         if mask is None:
             order = torch.arange(call.queries.shape[1], device=queries.device)
             mask = _additive(order[:, None] >= order[None, :])[None, None]
-        # a padded query must see something, or its output is no number
-        is_near = (queries - keys < window) | (call.queries == 0)[:, None, :, None]
-        return mask + _additive(is_near)
+        # a padded query counts as the first token and still sees the key that was left to it
+        return mask + _additive(queries - keys < window)
 
 
 def plan_attention(rows: Iterable[Row], *, positions: Tensor) -> AttentionPlan:
@@ -198,10 +197,19 @@ def tree_attention(
     outputs = []
     for call, mask in zip(plan.calls, masks, strict=True):
         output = _attend(
-            queries[call.queries], keys[call.keys], values[call.keys], mask, kwargs.get("scaling")
+            _rows_of(queries, call.queries),
+            _rows_of(keys, call.keys),
+            _rows_of(values, call.keys),
+            mask,
+            kwargs.get("scaling"),
         )
         outputs.append(output.flatten(0, 1))
-    return torch.cat(outputs)[plan.outputs][None], None
+    return torch.cat(outputs).index_select(0, plan.outputs)[None], None
+
+
+def _rows_of(tokens: Tensor, places: Tensor) -> Tensor:
+    """Return the tokens at some places: `tokens[places]` with a faster backward pass."""
+    return tokens.index_select(0, places.flatten()).unflatten(0, places.shape)
 
 
 def _attend(

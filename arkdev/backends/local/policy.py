@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -35,6 +36,10 @@ Layout = Literal["packed", "padded"]
 
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 """How far logprobs of the two layouts may be apart, in nats."""
+
+
+_LAYERS = frozenset({"full_attention", "sliding_attention"})
+"""The layer types of a configuration in transformers whose attention `attention` knows."""
 
 
 class Policy:
@@ -88,8 +93,7 @@ class Policy:
             ) from error
         model = model.to(place)
         if lora is not None:
-            # what is initialised at random must not depend on what ran before
-            model = get_peft_model(model, _lora_config(lora))
+            model = _with_adapters(model, lora)
         return cls(model, dtype=chosen, keeps_reference=keeps_reference)
 
     @property
@@ -105,6 +109,26 @@ class Policy:
     def trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return by name what is trained: all weights, or those of the adapters."""
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def merged_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights with adapters added in, under the base model's names; nothing changes.
+
+        This is what a sampler loads, and what is exported. Without adapters: the weights.
+        """
+        causal = _causal(self.model)
+        layers = {name: m for name, m in causal.named_modules() if isinstance(m, BaseTunerLayer)}
+        for name, weight in causal.state_dict(keep_vars=True).items():
+            owner, _, kind = name.rpartition(".base_layer.")
+            if owner not in layers:
+                if not any(name.startswith(f"{layer}.") for layer in layers):
+                    yield name, weight.detach()
+                continue
+            merged = weight.detach()
+            if kind == "weight":
+                for adapter in layers[owner].active_adapters:
+                    delta = layers[owner].get_delta_weight(adapter).detach()
+                    merged = (merged.float() + delta.float()).to(weight.dtype)
+            yield f"{owner}.{kind}", merged
 
     def pack(self, sequences: Sequence[TrainingSequence], *, most_tokens: int) -> list[MicroBatch]:
         """Return the forward passes of some sequences, in the layout that suits the model."""
@@ -184,8 +208,9 @@ class Policy:
     def _choose_layout(self) -> tuple[Layout, str]:
         """Try the packed layout on sequences that share, and compare with the padded one."""
         causal = _causal(self.model)
-        if not causal._can_set_attn_implementation():
-            return "padded", f"{type(causal).__name__} does not take an attention of ours"
+        obstacle = _obstacle_to_packing(causal)
+        if obstacle:
+            return "padded", f"{type(causal).__name__} cannot be packed: {obstacle}"
         own = causal.config._attn_implementation
         sequences = list(_trial_sequences(causal.config.get_text_config().vocab_size))
         try:
@@ -216,14 +241,30 @@ def _causal(model: Any) -> Any:
     return model.get_base_model() if isinstance(model, PeftModel) else model
 
 
-def _lora_config(lora: LoraSettings) -> LoraConfig:
-    return LoraConfig(
+def _obstacle_to_packing(causal: Any) -> str:
+    """Return what a short trial could miss."""
+    config = causal.config.get_text_config()
+    if not causal._can_set_attn_implementation():
+        return "it does not take another attention"
+    others = set(getattr(config, "layer_types", None) or ()) - _LAYERS
+    if others:
+        return f"layers of type {', '.join(sorted(others))}"
+    if getattr(config, "final_logit_softcapping", None):
+        return "its logits are capped behind the head"
+    return ""
+
+
+def _with_adapters(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
+    config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=0.0,
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
+    with torch.random.fork_rng():
+        torch.manual_seed(lora.seed)
+        return get_peft_model(model, config)
 
 
 def _of_logits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
