@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
 from arkdev.endpoints.spec import EndpointSpec
@@ -108,22 +108,52 @@ class TrainPlan(DebugPlan):
         }
 
 
-def plan_train(request: TrainRequest, *, job: Job | None = None) -> TrainPlan:
+class NamedFolder(Protocol):
+    """A model that was found (`arkdev.backends.local.model_files`)."""
+
+    @property
+    def name(self) -> str:
+        """What answers and reports call it."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Its files, in Hugging Face layout."""
+        ...
+
+
+FindModel = Callable[[str], NamedFolder]
+
+
+def found_model(name: str) -> NamedFolder:
+    """Return the model of a name or a path. Raises `ConfigurationError`, also without torch."""
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise MissingExtraError(
+            f"training on this machine needs {', '.join(missing)}", hint=_INSTALL
+        )
+    files: Any = import_module("arkdev.backends.local.model_files")
+    model: NamedFolder = files.resolve_model(name)
+    return model
+
+
+def plan_train(
+    request: TrainRequest, *, job: Job | None = None, find_model: FindModel = found_model
+) -> TrainPlan:
     """Resolve and check a training of the workspace's job, or of `job`.
 
     Raises `ConfigurationError` for whatever cannot run, a `RunError` for a run that cannot be gone
     on with.
     """
-    require_packages()
     workspace = find_workspace(request.start, job=request.job)
     if request.resume is None:
-        return _resolved(request, workspace, job)
+        return _resolved(request, workspace, job, find_model)
     if request.out is not None:
         raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
     reader = find_resumable(workspace.root / "runs", request.resume, kind=TrainPlan.kind)
     again = request.with_flags(reader.manifest.settings.get("flags") or {})
     assert isinstance(again, TrainRequest)
-    plan = _resolved(again, workspace, job)
+    plan = _resolved(again, workspace, job, find_model)
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     return replace(
@@ -133,16 +163,9 @@ def plan_train(request: TrainRequest, *, job: Job | None = None) -> TrainPlan:
     )
 
 
-def require_packages() -> None:
-    """Raise `MissingExtraError` where a package of training on this machine is missing."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"training on this machine needs {', '.join(missing)}", hint=_INSTALL
-        )
-
-
-def _resolved(request: TrainRequest, workspace: Workspace, job: Job | None) -> TrainPlan:
+def _resolved(
+    request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
+) -> TrainPlan:
     check_flags(request)
     notes = list(serve_ark_sdk(request))
     if job is None:
@@ -155,9 +178,7 @@ def _resolved(request: TrainRequest, workspace: Workspace, job: Job | None) -> T
     local = local_job(job, workspace, flags=flags)
     require_supported(job, BackendName.LOCAL, local)
     _check_values(local, request)
-    model = import_module("arkdev.backends.local.model_files").resolve_model(
-        request.model or DEFAULT_MODEL
-    )
+    model = find_model(request.model or DEFAULT_MODEL)
     notes += _notes(job, local, model.name, is_asked_for=request.model is not None)
     # what the flags say of sizes is in the job now
     plain = replace(
