@@ -40,7 +40,6 @@ _COMMANDS = (
     "doctor",
     "export",
     "stop",
-    "watch",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 

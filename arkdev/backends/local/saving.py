@@ -1,6 +1,6 @@
 """What is saved after a step of training, and how a run goes on from it.
 
-After a step, in this order, so that a state never knows of a model that is not there:
+After each step that is due, in this order: a state never knows of a model that is not there::
 
     the model   every `save_every_n_steps` steps, when it is the best so far, at the end
     the state   with each model, and otherwise as often as saving takes 2 % of the time
