@@ -33,6 +33,7 @@ _COMMANDS = (
     "runs",
     "replay",
     "debug",
+    "train",
     "forecast",
     "freeze",
     "schema",
