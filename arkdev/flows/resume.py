@@ -17,7 +17,7 @@ from arkdev.runs.resume import check_resumable, finished_groups
 
 _MAY_CHANGE = ("concurrency", "limits", "flags", "training")
 """`training` follows from the job file, which is compared itself, and from other settings."""
-_KINDS = {"test": "a test of plugins", "debug": "a debug run"}
+_KINDS = {"test": "a test of plugins", "debug": "a debug run", "train": "a training"}
 _MISSING = object()
 
 

@@ -77,6 +77,8 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    resumed_step: int | None = None
+    """Of a training that is gone on with: its first step that is done anew."""
     earlier_stalls: tuple[StallRecord, ...] = ()
     """What its parts found that were not killed."""
     tape: OpenTape | None = None
