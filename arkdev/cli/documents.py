@@ -210,12 +210,18 @@ class EndpointCheckDocument(_Document):
 
 
 class ServedDocument(_Document):
-    """``arkdev endpoint serve scripted --json``, printed once it answers."""
+    """``arkdev endpoint serve --json``, printed once it answers."""
 
     url: str
     model: str
-    skill: float
-    latency_s: float
+    skill: float | None
+    """This and `latency_s` are the scripted model's."""
+    latency_s: float | None
+    device: str | None
+    """This and the rest are a policy's: ``cpu``, ``cuda``."""
+    num_threads: int | None
+    max_context_tokens: int | None
+    seed: int | None
 
 
 class InitDocument(_Document):

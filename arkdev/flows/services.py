@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.registry import open_endpoint
 from arkdev.flows.limits import LimitsInForce, limits_in_force
+from arkdev.flows.opening import Opening, open_any
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
@@ -39,13 +39,15 @@ async def running_services(
     plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
 ) -> AsyncIterator[Services]:
     """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
-    opened = open_endpoint(
-        plan.endpoint,
+    opening = Opening(
         max_in_flight=plan.max_in_flight,
         timeout_s=_MODEL_CALL_TIMEOUT_S,
         skill=plan.request.skill,
         script=plan.request.script,
+        is_deterministic=plan.request.seed is not None,
+        say=observer.on_progress,
     )
+    opened = await open_any(plan.endpoint, opening)
     background = BackgroundLoop()
     background.start()
     limits = limits_in_force(
