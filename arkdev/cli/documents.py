@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.backends.local.drift import DialogueDrift
 from arkdev.cli.debug_documents import (
     ContextRow,
     DebugDocument,
@@ -16,6 +17,7 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
@@ -160,70 +162,6 @@ class FailedDocument(_Document):
     groups: list[GroupRecord]
 
 
-class EndpointRow(TypedDict):
-    """One endpoint that has a name."""
-
-    name: str
-    url: str | None
-    model: str | None
-    family: str
-    api_key_env: str | None
-    is_key_set: bool | None
-    """None: it needs no key."""
-    source: str
-
-
-class EndpointsDocument(_Document):
-    """``arkdev endpoint list --json``."""
-
-    endpoints: list[EndpointRow]
-
-
-class CapabilityRow(TypedDict):
-    """What one request told of an endpoint."""
-
-    name: str
-    support: str
-    evidence: str
-    status: int | None
-    server_said: str | None
-    duration_s: float | None
-
-
-class FeatureRow(TypedDict):
-    """Whether a part of arkdev works with an endpoint."""
-
-    name: str
-    support: str
-    reason: str
-
-
-class EndpointCheckDocument(_Document):
-    """``arkdev endpoint check NAME --json``."""
-
-    endpoint: str
-    url: str
-    model: str
-    num_requests: int
-    capabilities: list[CapabilityRow]
-    features: list[FeatureRow]
-
-
-class ServedDocument(_Document):
-    """``arkdev endpoint serve --json``, printed once it answers."""
-
-    url: str
-    model: str
-    skill: float | None
-    """This and `latency_s` are the scripted model's."""
-    latency_s: float | None
-    device: str | None
-    """This and the rest are a policy's: ``cpu``, ``cuda``."""
-    num_threads: int | None
-    max_context_tokens: int | None
-    seed: int | None
-
-
 class InitDocument(_Document):
     """``arkdev init DIR --json``."""
 
@@ -262,6 +200,19 @@ class DoctorDocument(_Document):
 
     exit_code: int
     checks: list[CheckRow]
+
+
+class TokenDriftDocument(_Document):
+    """``arkdev doctor tokens --json``."""
+
+    exit_code: int
+    model: str
+    rendering: str
+    has_thinking_switch: bool
+    stop_tokens: list[str]
+    run: str | None
+    """None: the built-in dialogues."""
+    dialogues: list[DialogueDrift]
 
 
 class DataCheckDocument(_Document):
@@ -374,12 +325,11 @@ DOCUMENTS: dict[str, type] = {
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,
     "show-failed": FailedDocument,
-    "endpoint-list": EndpointsDocument,
-    "endpoint-check": EndpointCheckDocument,
-    "endpoint-serve": ServedDocument,
+    **ENDPOINT_DOCUMENTS,
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "doctor-tokens": TokenDriftDocument,
     "freeze": FreezeDocument,
     **FAAS_DOCUMENTS,
     "data-check": DataCheckDocument,
