@@ -1,6 +1,6 @@
 """What is saved after a step of training, and how a run goes on from it.
 
-After each step that is due, in this order, so that a state never knows of a model that is not there:
+After each step that is due, in this order: a state never knows of a model that is not there::
 
     the model   every `save_every_n_steps` steps, when it is the best so far, at the end
     the state   with each model, and otherwise as often as saving takes 2 % of the time
@@ -39,7 +39,7 @@ class Learns(Protocol):
 
     policy_version: int
     trained: Trained
-    counters: Mapping[str, float]
+    counters: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RunSaving:
             return 0
         state.restore(self._learner.trained)
         self._learner.policy_version = state.progress.policy_version
-        self._learner.counters = state.progress.counters
+        self._learner.counters = dict(state.progress.counters)
         self._best = state.progress.best
         self._models.remove_after(state.progress.step)
         return state.progress.step

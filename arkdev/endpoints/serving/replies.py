@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from uuid import uuid4
@@ -12,7 +12,7 @@ from arkdev.endpoints.serving.requests import RequestError, error_body
 CREATED = 1_735_689_600
 """The time stamp of what is to have the same bytes each time (2025-01-01 UTC)."""
 
-Events: TypeAlias = AsyncIterator[Mapping[str, Any]]
+Events: TypeAlias = AsyncGenerator[dict[str, Any]]
 """Chunks of a Chat Completions answer, or the events of a Response."""
 
 

@@ -143,9 +143,10 @@ def _is_success(reply: Reply) -> bool:
 
 async def _lines(reply: Reply, *, ends_with_done: bool) -> AsyncGenerator[str]:
     assert reply.events is not None
-    async for event in reply.events:
-        for line in event_lines([event]):
-            yield line
+    async with aclosing(reply.events) as events:
+        async for event in events:
+            for line in event_lines([event]):
+                yield line
     if ends_with_done:
         yield DONE
 

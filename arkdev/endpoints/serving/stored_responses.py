@@ -33,6 +33,11 @@ class OpenedRequest:
         """The response that it follows."""
         return self.request.get("previous_response_id")
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether events are to come, and no whole answer."""
+        return bool(self.request.get("stream"))
+
     def response_of(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return a Chat Completions answer as the Response that was asked for."""
         return response_of_answer(
