@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from arkdev.backends.local.drift import DialogueDrift
 from arkdev.cli.debug_documents import (
     ContextRow,
     DebugDocument,
@@ -259,6 +260,19 @@ class DoctorDocument(_Document):
     checks: list[CheckRow]
 
 
+class TokenDriftDocument(_Document):
+    """``arkdev doctor tokens --json``."""
+
+    exit_code: int
+    model: str
+    rendering: str
+    has_thinking_switch: bool
+    stop_tokens: list[str]
+    run: str | None
+    """None: the built-in dialogues."""
+    dialogues: list[DialogueDrift]
+
+
 class DataCheckDocument(_Document):
     """``arkdev data check --json``."""
 
@@ -375,6 +389,7 @@ DOCUMENTS: dict[str, type] = {
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "doctor-tokens": TokenDriftDocument,
     "freeze": FreezeDocument,
     **FAAS_DOCUMENTS,
     "data-check": DataCheckDocument,

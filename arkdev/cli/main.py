@@ -33,16 +33,16 @@ _COMMANDS = (
     "runs",
     "replay",
     "debug",
+    "train",
     "forecast",
     "freeze",
     "schema",
-    "doctor",
     "export",
     "stop",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "list")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "list", "doctor")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
@@ -51,6 +51,7 @@ _GROUP_COMMANDS = (
     ("get", "get_job"),
     ("test", "test_grader"),
     ("test", "test_pipeline_plugin"),
+    ("doctor", "doctor_tokens"),
 )
 """(group, module): the module registers its commands on that group."""
 

@@ -22,8 +22,8 @@ CALL_SECTION = (
 def _chatml(*, reasoning: str, tools: str = TOOL_SECTION, calls: str = CALL_SECTION) -> str:
     return f"""\
 {{%- set last = namespace(question=-1) %}}
-{{%- for message in messages if message.role == 'user' %}}
-{{%- set last.question = messages.index(message) %}}
+{{%- for message in messages %}}
+{{%- if message.role == 'user' %}}{{%- set last.question = loop.index0 %}}{{%- endif %}}
 {{%- endfor %}}
 {{%- if tools %}}{{{{- '<|im_start|>system\\n' }}}}
 {{%- if messages[0].role == 'system' %}}{{{{- messages[0].content + '\\n\\n' }}}}{{%- endif %}}

@@ -217,7 +217,8 @@ class TemplateRendering:
         ]
         text = self._text(dialogue, None, None, is_prompt=False)
         _, _, rest = text.rpartition(_PROBE)
-        special = set(self._tokenizer.all_special_ids)
+        added = self._tokenizer.added_tokens_decoder
+        special = {token for token, entry in added.items() if entry.special}
         return next((token for token in self._encode(rest.strip()) if token in special), None)
 
     def _last_ending(self, text: str) -> _Ending | None:
