@@ -91,6 +91,7 @@ COMMANDS = {
         *("--request", ASKED),
     ],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
+    "watch": ["watch"],
 }
 MORE = {
     "the debug endpoint": ["debug", "--n-sample", "2", "--keep-going"],
