@@ -88,7 +88,9 @@ def _print(report: TokenDriftReport, out: Console) -> None:
     turns = sum(dialogue.num_turns for dialogue in counted)
     sampled = sum(dialogue.num_sampled for dialogue in counted)
     exact = sum(dialogue.is_as_sampled for dialogue in counted)
-    text = f"{plural(len(counted), 'dialogue')}, {plural(turns, 'turn')}, {sampled:,} trained tokens"
+    text = (
+        f"{plural(len(counted), 'dialogue')}, {plural(turns, 'turn')}, {sampled:,} trained tokens"
+    )
     text += f"; the ids of {exact} are those sampled" if report.run is not None else ""
     style = "bold green" if not report.num_drifting and not report.num_unread else "bold yellow"
     out.print(Text(text, style="dim"), soft_wrap=True)

@@ -51,6 +51,7 @@ Publish = Callable[[Any, Path], None]
 
 _ENDS_WITHIN_S = 5.0
 """A server whose engine has died ends soon after it has answered so."""
+_FORGETS_WITHIN_S, _FORGETS_EVERY_S = 20.0, 0.02
 _READ_BYTES = 2**20
 _SCORED_TOGETHER = 64
 _READY_EVERY_S, _TELL_EVERY_S = 0.5, 5.0
@@ -267,9 +268,12 @@ class VllmEngine:
             await self._post("/v1/unload_lora_adapter", {"lora_name": old})
 
     async def _forget_prefixes(self) -> None:
-        answer = await self._post("/reset_prefix_cache", None)
-        if not answer.get("success"):
-            raise await self._fault("vLLM keeps cached prefixes of the old weights")
+        """vLLM refuses as long as it ends an answer that was cancelled."""
+        deadline = asyncio.get_running_loop().time() + _FORGETS_WITHIN_S
+        while not (await self._post("/reset_prefix_cache", None)).get("success"):
+            if asyncio.get_running_loop().time() > deadline:
+                raise await self._fault("vLLM keeps cached prefixes of the old weights")
+            await asyncio.sleep(_FORGETS_EVERY_S)
 
     async def sleep(self) -> None:
         """Give the GPU's memory back; requests under way are finished first. Idempotent."""
