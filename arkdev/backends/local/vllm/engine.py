@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,9 +45,6 @@ from arkdev.backends.local.vllm.settings import (
 )
 from arkdev.errors import ConfigurationError, PolicyEngineError
 
-Publish = Callable[[Any, Path], None]
-"""Writes what the trainer calls its weights into a folder, as files that vLLM loads."""
-
 _ENDS_WITHIN_S = 5.0
 """A server whose engine has died ends soon after it has answered so."""
 _FORGETS_WITHIN_S, _FORGETS_EVERY_S = 20.0, 0.02
@@ -64,7 +60,6 @@ async def start_vllm(
     tell: Callable[[str], None],
     start_limit_s: float,
     python: Path | None = None,
-    publish: Publish | None = None,
 ) -> VllmEngine:
     """Start a server and return its engine once it answers.
 
@@ -75,7 +70,7 @@ async def start_vllm(
     process = VllmProcess(log)
     command = command_of(settings, installation=installation, folder=process.folder)
     environment = environment_of(settings, installation=installation, folder=process.folder)
-    engine = VllmEngine(process, settings=settings, installation=installation, publish=publish)
+    engine = VllmEngine(process, settings=settings, installation=installation)
     try:
         await asyncio.to_thread(process.start, command, environment=environment)
         await engine.wait_until_ready(start_limit_s, tell=tell)
@@ -88,8 +83,8 @@ async def start_vllm(
 class VllmEngine:
     """Implements `GenerationEngine`; `start_vllm` makes it.
 
-    `update_weights` takes a folder with safetensors files or, with `publish`, what that writes to
-    one. A folder with an ``adapter_config.json`` is a LoRA adapter and is loaded over the model.
+    `update_weights` takes a folder with safetensors files. With an ``adapter_config.json`` beside
+    them they are a LoRA adapter, which is loaded over the model.
 
     Answers are repeatable with a seed only as far as arithmetic is: it depends on what else is in a
     batch. `sleep` gives the GPU's memory back; without a GPU there is nothing to give and it does
@@ -99,19 +94,13 @@ class VllmEngine:
     name = "vllm"
 
     def __init__(
-        self,
-        process: VllmProcess,
-        *,
-        settings: VllmSettings,
-        installation: VllmInstallation,
-        publish: Publish | None = None,
+        self, process: VllmProcess, *, settings: VllmSettings, installation: VllmInstallation
     ) -> None:
         self.policy_version = 0
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
         self._process = process
         self._settings = settings
         self._installation = installation
-        self._publish = publish
         self._model = BASE_MODEL
         self._is_asleep = False
         self._is_closed = False
@@ -224,20 +213,10 @@ class VllmEngine:
         async with few:
             return await self._post("/v1/completions", body)
 
-    async def update_weights(self, source: Any, *, version: int) -> None:
+    async def update_weights(self, source: Path, *, version: int) -> None:
         """Sample with the weights in the folder `source`; see `GenerationEngine`."""
-        if isinstance(source, str | Path):
-            weights = await asyncio.to_thread(weights_in, Path(source))
-            return await self._io.call(self._load(weights, version))
-        if self._publish is None:
-            raise TypeError(f"the weights are {type(source).__name__}, and nothing publishes them")
-        folder = self._process.folder / f"weights-{version}"
-        try:
-            await asyncio.to_thread(self._publish, source, folder)
-            weights = await asyncio.to_thread(weights_in, folder)
-            await self._io.call(self._load(weights, version))
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        weights = await asyncio.to_thread(weights_in, source)
+        await self._io.call(self._load(weights, version))
 
     async def _load(self, weights: SavedWeights, version: int) -> None:
         async with self._gate.alone():
