@@ -87,8 +87,8 @@ class VllmEngine:
     them they are a LoRA adapter, which is loaded over the model.
 
     Answers are repeatable with a seed only as far as arithmetic is: it depends on what else is in a
-    batch. `sleep` gives the GPU's memory back; without a GPU there is nothing to give and it does
-    nothing. Asleep, `generate`, `score` and `update_weights` raise `PolicyEngineError`.
+    batch. `sleep` gives the GPU's memory back; without a GPU vLLM has nothing to give. Asleep,
+    `generate`, `score` and `update_weights` raise `PolicyEngineError`.
     """
 
     name = "vllm"
@@ -100,7 +100,7 @@ class VllmEngine:
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
         self._process = process
         self._settings = settings
-        self._installation = installation
+        self._has_gpu_build = installation.has_gpu_build
         self._model = BASE_MODEL
         self._is_asleep = False
         self._is_closed = False
@@ -147,23 +147,26 @@ class VllmEngine:
     async def generate(
         self, request: GenerationRequest, *, on_token: OnToken | None = None
     ) -> Generation:
-        """Sample one answer; see `GenerationEngine`."""
-        self._check_fits(len(request.prompt_token_ids), request.sampling.max_new_tokens)
-        return await self._io.call(self._generate(request, on_token))
-
-    def _check_fits(self, num_prompt: int, num_new: int) -> None:
+        """See `GenerationEngine`. The end of the context ends an answer, by ``length``."""
         longest = self.capabilities.max_context_tokens
-        if num_prompt + num_new > longest:
+        self._check_fits(request.prompt_token_ids, longest - 1)
+        limit = min(request.sampling.max_new_tokens, longest - len(request.prompt_token_ids))
+        return await self._io.call(self._generate(request, limit, on_token))
+
+    def _check_fits(self, token_ids: Sequence[int], longest: int) -> None:
+        if len(token_ids) > longest:
             raise ConfigurationError(
-                f"a prompt of {num_prompt} tokens and an answer of up to {num_new} do not fit the "
-                f"model's context of {longest} tokens",
-                hint="lower max_new_tokens, or shorten the prompt",
+                f"{len(token_ids):,} tokens do not fit: the model's context of "
+                f"{self.capabilities.max_context_tokens:,} leaves room for {longest:,}",
+                hint="shorten the conversation, or give the engine a longer context",
             )
 
-    async def _generate(self, request: GenerationRequest, on_token: OnToken | None) -> Generation:
+    async def _generate(
+        self, request: GenerationRequest, limit: int, on_token: OnToken | None
+    ) -> Generation:
         async with self._gate.together():
             self._check_awake()
-            body = generation_body(request, model=self._model)
+            body = generation_body(request, limit=limit, model=self._model)
             sampled = Sampled(request.sampling.num_top_logprobs)
             if on_token is None:
                 answer = await self._post("/v1/completions", body)
@@ -192,7 +195,7 @@ class VllmEngine:
 
         At temperature 1 it is one request, at another one for each token.
         """
-        self._check_fits(len(token_ids), 0)
+        self._check_fits(token_ids, self.capabilities.max_context_tokens)
         if len(token_ids) < 2:
             return []
         return await self._io.call(self._score(token_ids, temperature or 1.0))
@@ -264,9 +267,9 @@ class VllmEngine:
 
     async def _set_asleep(self, is_asleep: bool) -> None:
         async with self._gate.alone():
-            if self._installation.has_gpu_build and self._is_asleep != is_asleep:
+            if self._has_gpu_build and self._is_asleep != is_asleep:
                 await self._post("/sleep?level=1" if is_asleep else "/wake_up", None)
-                self._is_asleep = is_asleep
+            self._is_asleep = is_asleep
 
     def _check_awake(self) -> None:
         if self._is_asleep:

@@ -19,7 +19,7 @@ from arkdev.errors import PolicyEngineError
 
 def body(**sampling: Any) -> dict[str, Any]:
     request = GenerationRequest((5, 6), SamplingParameters(8, **sampling))
-    return generation_body(request, model="policy")
+    return generation_body(request, limit=6, model="policy")
 
 
 def choice(token_ids: list[int], *, finish_reason: str | None = None) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def test_a_request_names_all_that_ends_or_shapes_an_answer() -> None:
     assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["seed"]) == (0.7, 0.9, 5, 3)
     assert (sent["ignore_eos"], sent["stop_token_ids"]) == (True, [2, 9])
     assert "seed" not in body()
+    assert sent["max_tokens"] == 6
 
 
 def test_at_temperature_0_nothing_cuts_the_distribution() -> None:
