@@ -33,18 +33,23 @@ _COMMANDS = (
     "runs",
     "replay",
     "debug",
+    "train",
     "forecast",
     "freeze",
     "schema",
+    "export",
+    "stop",
+    "watch",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "doctor")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "list", "doctor")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
     ("endpoint", "endpoint_list"),
     ("endpoint", "endpoint_check"),
+    ("get", "get_job"),
     ("test", "test_grader"),
     ("test", "test_pipeline_plugin"),
     ("doctor", "doctor_tokens"),

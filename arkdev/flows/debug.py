@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from arkdev.endpoints.endpoint import Endpoint
 from arkdev.errors import ExitCode, JobFailedError
 from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.debug_records import task_advantages
@@ -59,16 +60,23 @@ class DebugOutcome:
 
 
 async def run_debug(
-    plan: DebugPlan, observer: StepObserver, *, retries: RetryPolicy | None = None
+    plan: DebugPlan,
+    observer: StepObserver,
+    *,
+    retries: RetryPolicy | None = None,
+    endpoint: Endpoint | None = None,
 ) -> DebugOutcome:
     """Rehearse a job. That it would fail is in the outcome, not an exception.
 
+    `endpoint` is one that is open already, in place of the plan's.
     Raises what `rollout_run` raises, and `EndpointError` as `run_test` does.
     """
     validation = RunStatistics(plan.test_num_generations, success_threshold=plan.success_threshold)
     async with (
         teaching(plan.teacher, max_in_flight=plan.concurrency) as teacher,
-        rollout_run(plan, observer, retries=retries, validation=validation) as run,
+        rollout_run(
+            plan, observer, retries=retries, validation=validation, endpoint=endpoint
+        ) as run,
     ):
         rehearsal = _Rehearsal(plan, run, observer, teacher)
         await rehearsal.run_all()

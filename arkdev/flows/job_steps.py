@@ -10,7 +10,7 @@ What else belongs to a step (a teacher's answers, an update of the policy) is th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,9 +20,11 @@ from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.debug_records import StepSettings, round_record, step_record
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.rollout_run import Recorded, RolloutRun
+from arkdev.flows.training_runs import job_id_at
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.steps import StepContent, StepRecord
 from arkdev.job.batches import Batch
+from arkdev.plugin.evidence import TokenEvidence
 from arkdev.runs.masking import masked_text
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN, GroupRecord, TrajectoryRecord, Verdict
@@ -58,8 +60,7 @@ class RolledOut:
 def job_id_of(run: RunReader | RolloutRun) -> str:
     """Return the id that plugins are told: ``mcj-<time>-<rest>``, the same when a run goes on."""
     manifest = run.manifest if isinstance(run, RunReader) else run.folder.manifest
-    moment = "".join(letter for letter in manifest.started_at[:19] if letter.isdigit())
-    return f"mcj-{moment}-{manifest.started_at[-6:-1]}"
+    return job_id_at(manifest.started_at)
 
 
 class JobSteps:
@@ -69,7 +70,17 @@ class JobSteps:
     (``debug --keep-going``); then the first is `failure`.
     """
 
-    def __init__(self, plan: DebugPlan, run: RolloutRun, observer: StepObserver) -> None:
+    def __init__(
+        self,
+        plan: DebugPlan,
+        run: RolloutRun,
+        observer: StepObserver,
+        *,
+        on_trained: Callable[[FinishedRollout, TokenEvidence | None], None] | None = None,
+    ) -> None:
+        """`on_trained` is told of each trajectory of a training step that succeeded, and of its
+        tokens with the weights that they have in the loss."""
+        self._on_trained = on_trained
         self.job_id = job_id_of(run)
         self.checks = TrajectoryChecks(plan, run.folder.event)
         self.records: list[StepRecord] = []
@@ -77,7 +88,7 @@ class JobSteps:
         self._plan = plan
         self._run = run
         self._observer = observer
-        self._settings = StepSettings.of(plan)
+        self.settings = StepSettings.of(plan)
         self._contents: dict[StepKey, StepContent] = {}
         """Of the steps that are not done."""
 
@@ -109,7 +120,7 @@ class JobSteps:
         duration_s = time.perf_counter() - step.started
         if step.phase == TEST:
             return round_record(step.batch, step.content, duration_s=duration_s)
-        return step_record(step.batch, step.content, self._settings, duration_s=duration_s)
+        return step_record(step.batch, step.content, self.settings, duration_s=duration_s)
 
     def keep(self, record: StepRecord) -> None:
         """Write down and tell a step that is done. The job ends where its record says so."""
@@ -133,8 +144,22 @@ class JobSteps:
             content.num_tokens += sum(known)
             content.num_counted += 1
         content.num_critic_tokens += self.checks.critic_tokens(record)
+        content.num_truncated += is_truncated(record)
         if record.phase == TRAIN:
-            content.counted[record.trajectory_id] = self.checks.counted(finished)
+            trained = self._trained_on(finished)
+            counted = self.checks.counted(replace(finished, evidence=trained))
+            content.counted[record.trajectory_id] = counted
+            if self._on_trained is not None:
+                self._on_trained(finished, trained)
+
+    def _trained_on(self, finished: FinishedRollout) -> TokenEvidence | None:
+        """Return the tokens with the weights that they have in the loss."""
+        evidence = finished.evidence
+        if evidence is None or not (
+            self.settings.masks_truncated and is_truncated(finished.record)
+        ):
+            return evidence
+        return replace(evidence, loss_weight=(0.0,) * len(evidence.loss_weight))
 
     def look_at_rollout(self, record: TrajectoryRecord) -> None:
         """End the job for a rollout that failed for good."""
@@ -205,6 +230,11 @@ class JobSteps:
         content.groups.append(group)
         self.checks.end(group)
         self.look_at_group(group)
+
+
+def is_truncated(record: TrajectoryRecord) -> bool:
+    """Whether an answer was cut at the most tokens that it may have."""
+    return any(turn.finish_reason == "length" for turn in record.turns)
 
 
 def records_of(reader: RunReader) -> Mapping[StepKey, StepRecord]:

@@ -113,6 +113,7 @@ class Turn:
             via=self.call.via,
             response_id=node.id if node else None,
             answer_index=node.answer_index(end) if node and end else None,
+            policy_version=self.answer.get("policy_version"),
         )
 
 

@@ -39,7 +39,7 @@ class Learns(Protocol):
 
     policy_version: int
     trained: Trained
-    counters: Mapping[str, float]
+    counters: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RunSaving:
             return 0
         state.restore(self._learner.trained)
         self._learner.policy_version = state.progress.policy_version
-        self._learner.counters = state.progress.counters
+        self._learner.counters = dict(state.progress.counters)
         self._best = state.progress.best
         self._models.remove_after(state.progress.step)
         return state.progress.step

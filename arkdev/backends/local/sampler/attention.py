@@ -1,0 +1,219 @@
+"""Attention over the cache: of a decode step, one token for each row, and of a prefill chunk, some
+tokens of one row.
+
+Both are called once for each layer, with the queries ``[rows, heads, size]`` and the new keys and
+values ``[rows, 2 × key/value heads, size]`` (keys first), write the latter to the cache, and return
+``[rows, heads × size]``. Rows beyond those that count are padding: they are computed and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+
+from arkdev.backends.local.sampler.kv_cache import KeyValueCache, padded
+
+ROW_PADDING = 8
+"""Steps have a multiple of this many rows, so that a row has the same bits in any of them."""
+SMALLEST_BUCKET = 256
+
+
+class AttentionStep(Protocol):
+    """One step's attention, for all layers."""
+
+    def attend(
+        self,
+        layer: int,
+        queries: torch.Tensor,
+        keys_values: torch.Tensor,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
+        """Write the new keys and values of `layer`; return what its queries attend to."""
+        ...
+
+
+def padded_rows(num_rows: int) -> int:
+    """Return the number of rows that a step of so many has."""
+    return -(-num_rows // ROW_PADDING) * ROW_PADDING
+
+
+def bucket(num_tokens: int) -> int:
+    """Return the padded length that follows from a row's own length: 256, 512, 1024, ..."""
+    size = SMALLEST_BUCKET
+    while size < num_tokens:
+        size *= 2
+    return size
+
+
+class DecodeStep:
+    """One new token for each of the first rows of the cache, at its position."""
+
+    def __init__(
+        self, cache: KeyValueCache, positions: Sequence[int], *, own_lengths: bool = False
+    ) -> None:
+        self._cache = cache
+        self._num_rows = len(positions)
+        self._positions = torch.tensor(positions, device=cache.device)
+        rows = torch.arange(self._num_rows * cache.num_heads, device=cache.device)
+        offsets = self._positions.repeat_interleave(cache.num_heads)
+        self._lines = rows * cache.num_tokens + offsets
+        self._groups = self._by_length(positions, own_lengths=own_lengths)
+        self._masks: dict[tuple[int, int | None], torch.Tensor] = {}
+
+    def _by_length(
+        self, positions: Sequence[int], *, own_lengths: bool
+    ) -> list[tuple[int, torch.Tensor | None]]:
+        """Return padded lengths, each with its rows; None for all."""
+        most = self._cache.num_tokens
+        if not own_lengths:
+            return [(padded(max(positions) + 1), None)]
+        lengths = [min(bucket(position + 1), most) for position in positions]
+        if len(set(lengths)) == 1:
+            return [(lengths[0], None)]
+        return [
+            (
+                length,
+                torch.tensor(
+                    [row for row, own in enumerate(lengths) if own == length],
+                    device=self._cache.device,
+                ),
+            )
+            for length in sorted(set(lengths))
+        ]
+
+    def attend(
+        self,
+        layer: int,
+        queries: torch.Tensor,
+        keys_values: torch.Tensor,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
+        """See the module."""
+        cache, rows = self._cache, self._num_rows
+        num_kv, size = cache.shape.num_key_value_heads, cache.shape.head_size
+        cache.lines[layer].index_copy_(0, self._lines, keys_values[:rows].reshape(-1, size))
+        num_queries = queries.shape[1] // num_kv
+        # the queries that share keys become one matrix; a single one would be computed by another
+        # routine, whose bits depend on the thread
+        grouped = queries[:rows].view(rows, num_kv, num_queries, size)
+        if num_queries == 1:
+            grouped = grouped.expand(-1, -1, 2, -1)
+        out = queries.new_zeros(queries.shape[0], num_kv, num_queries, size)
+        for length, members in self._groups:
+            mask = self._mask(length, window)
+            keys = cache.keys[layer][:rows, :, :length]
+            values = cache.values[layer][:rows, :, :length]
+            if members is None:
+                attended = _attention(grouped, keys, values, mask, scale=scale)
+                out[:rows] = attended[:, :, :num_queries]
+            else:
+                attended = _attention(
+                    grouped.index_select(0, members),
+                    keys.index_select(0, members),
+                    values.index_select(0, members),
+                    mask.index_select(0, members),
+                    scale=scale,
+                )
+                out.index_copy_(0, members, attended[:, :, :num_queries].contiguous())
+        return out.view(queries.shape[0], -1)
+
+    def _mask(self, length: int, window: int | None) -> torch.Tensor:
+        def make() -> torch.Tensor:
+            places = torch.arange(length, device=self._cache.device)
+            return _additive(places[None], self._positions[:, None], window, self._cache.dtype)[
+                :, None, None
+            ]
+
+        return _made_once(self._masks, (length, window), make)
+
+
+class PrefillChunk:
+    """Tokens of one row, from position `start` on; `num_rows` of them count."""
+
+    def __init__(
+        self, cache: KeyValueCache, slot: int, *, start: int, num_rows: int, shape: tuple[int, int]
+    ) -> None:
+        """`shape`: the number of rows with padding, and of keys with padding."""
+        self._cache = cache
+        self._slot = slot
+        self._start = start
+        self._num_rows = num_rows
+        self._shape = shape
+        self._masks: dict[tuple[int, int | None], torch.Tensor] = {}
+
+    def attend(
+        self,
+        layer: int,
+        queries: torch.Tensor,
+        keys_values: torch.Tensor,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
+        """See the module."""
+        cache, slot, rows = self._cache, self._slot, self._num_rows
+        num_kv, size = cache.shape.num_key_value_heads, cache.shape.head_size
+        end = self._start + rows
+        new = keys_values[:rows].view(rows, 2, num_kv, size)
+        cache.keys[layer][slot, :, self._start : end] = new[:, 0].transpose(0, 1)
+        cache.values[layer][slot, :, self._start : end] = new[:, 1].transpose(0, 1)
+        length = self._shape[1]
+        attended = F.scaled_dot_product_attention(
+            queries.transpose(0, 1)[None],
+            cache.keys[layer][slot : slot + 1, :, :length],
+            cache.values[layer][slot : slot + 1, :, :length],
+            attn_mask=self._mask(window),
+            scale=scale,
+            enable_gqa=queries.shape[1] != num_kv,
+        )
+        return attended[0].transpose(0, 1).reshape(queries.shape[0], -1)
+
+    def _mask(self, window: int | None) -> torch.Tensor:
+        def make() -> torch.Tensor:
+            device = self._cache.device
+            places = torch.arange(self._shape[1], device=device)
+            last = self._start + self._num_rows - 1
+            own = torch.arange(self._start, self._start + self._shape[0], device=device)
+            return _additive(places[None], own.clamp(max=last)[:, None], window, self._cache.dtype)
+
+        return _made_once(self._masks, (self._shape[1], window), make)
+
+
+def _attention(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    scale: float | None,
+) -> torch.Tensor:
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scale)
+
+
+def _additive(
+    places: torch.Tensor, own: torch.Tensor, window: int | None, dtype: torch.dtype
+) -> torch.Tensor:
+    """Return 0 where a position may look, −inf elsewhere; `window` counts its own position."""
+    hidden = places > own
+    if window is not None:
+        hidden = hidden | (places <= own - window)
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(
+        hidden, float("-inf")
+    )
+
+
+def _made_once(
+    masks: dict[tuple[int, int | None], torch.Tensor],
+    key: tuple[int, int | None],
+    make: Callable[[], torch.Tensor],
+) -> torch.Tensor:
+    if key not in masks:
+        masks[key] = make()
+    return masks[key]
