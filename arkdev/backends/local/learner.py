@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from arkdev.backends.local.batch import TrainingBatch
@@ -32,7 +31,7 @@ class PolicyLearner:
         self.trained = Trained(policy.model, self._optimizer)
 
     def weights(self) -> Any:
-        """The model itself: an engine in this process copies what it needs."""
+        """The model itself: engines copy what they need, or have it written into files."""
         return self.policy.model
 
     def learns_from(self, batch: TrainingBatch) -> bool:
@@ -59,30 +58,3 @@ class PolicyLearner:
         )
         found = asdict(gap)
         return {"sync_gap_mean": found["mean"], "sync_gap_max": found["largest"]}
-
-
-class FolderLearner(PolicyLearner):
-    """For an engine in a process of its own: its weights are files, in a folder of the run's."""
-
-    def __init__(self, policy: Policy, settings: UpdateSettings, *, folder: Path) -> None:
-        super().__init__(policy, settings)
-        self._folder = folder
-
-    def weights(self) -> Path:
-        """Write the weights, adapters merged into them, and return their folder."""
-        model = self.policy.model
-        if not self.policy.has_adapters:
-            model.save_pretrained(self._folder, safe_serialization=True)
-            return self._folder
-        model.merge_adapter()
-        try:
-            merged = model.get_base_model()
-            state = {
-                name.replace(".base_layer", ""): tensor
-                for name, tensor in merged.state_dict().items()
-                if ".lora_" not in name
-            }
-            merged.save_pretrained(self._folder, state_dict=state, safe_serialization=True)
-        finally:
-            model.unmerge_adapter()
-        return self._folder
