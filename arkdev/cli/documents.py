@@ -22,6 +22,7 @@ from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.cli.training_documents import TRAINING_DOCUMENTS
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
@@ -336,6 +337,7 @@ DOCUMENTS: dict[str, type] = {
     "check": JobCheckDocument,
     "plan": JobPlanDocument,
     "get-foundation-model": FoundationModelDocument,
+    **TRAINING_DOCUMENTS,
 }
 """Name of a schema → type of the document."""
 

@@ -98,7 +98,7 @@ def find_training_run(root: Path, name: str, *, command: str) -> RunReader:
     Raises `RunError`, and `ComesLaterError` for the id of a job of the platform.
     """
     runs = list_training_runs(root)
-    of_job = [run.folder for run in runs if job_id_of(run.started_at) == name]
+    of_job = [run.folder for run in runs if job_id_at(run.started_at) == name]
     if of_job:
         return RunReader(of_job[0])
     if name == "latest" and not runs:
@@ -121,10 +121,10 @@ def find_training_run(root: Path, name: str, *, command: str) -> RunReader:
     return reader
 
 
-def job_id_of(started_at: str) -> str:
+def job_id_at(started_at: str) -> str:
     """Return the id that plugins are told of a job that began then.
 
-    >>> job_id_of("2026-03-01T10:15:30.012345Z")
+    >>> job_id_at("2026-03-01T10:15:30.012345Z")
     'mcj-20260301101530-12345'
     """
     moment = "".join(letter for letter in started_at[:19] if letter.isdigit())
@@ -138,7 +138,7 @@ def row_of(reader: RunReader) -> TrainingRun:
     endpoint = settings.get("endpoint")
     return TrainingRun(
         run=manifest.run_id,
-        job_id=job_id_of(manifest.started_at),
+        job_id=job_id_at(manifest.started_at),
         name=settings.get("job_name"),
         customization_type=settings.get("customization_type"),
         foundation_model=endpoint.get("model") if isinstance(endpoint, dict) else None,
