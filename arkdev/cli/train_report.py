@@ -92,7 +92,7 @@ def telling(step: StepRecord) -> StepRecord:
     kept = {
         name: value
         for name, value in step.metrics.items()
-        if "->" in name and "_share->" not in name or name.partition("/")[2] in _TELLING
+        if ("->" in name and "_share->" not in name) or name.partition("/")[2] in _TELLING
     }
     return replace(step, metrics=kept)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from arkdev.backends.local.batch import TrainingBatch
@@ -22,17 +23,27 @@ _NUM_PROBES = 2
 class PolicyLearner:
     """Implements `arkdev.backends.local.train.Learner`, and is what a checkpoint saves."""
 
-    def __init__(self, policy: Policy, settings: UpdateSettings) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        settings: UpdateSettings,
+        *,
+        publish: Callable[[Any, int], Path] | None = None,
+    ) -> None:
+        """`publish` writes the model of a version into a folder, for an engine that reads files."""
         self.policy = policy
         self.policy_version = 0
         self.counters: dict[str, float] = {}
         self._settings = settings
+        self._publish = publish
         self._optimizer = make_optimizer(policy, settings)
         self.trained = Trained(policy.model, self._optimizer)
 
     def weights(self) -> Any:
-        """The model itself: engines copy what they need, or have it written into files."""
-        return self.policy.model
+        """Return the model, of which an engine in this process copies what it needs, or a folder."""
+        if self._publish is None:
+            return self.policy.model
+        return self._publish(self.policy.model, self.policy_version)
 
     def learns_from(self, batch: TrainingBatch) -> bool:
         """Without an advantage there is nothing, unless KL or entropy have a gradient."""

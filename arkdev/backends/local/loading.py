@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +77,18 @@ def load_policy(files: ModelFiles, settings: LoadingSettings | None = None) -> L
     return LoadedPolicy(endpoint, device, threads, num_tokens)
 
 
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Keep transformers from drawing bars for the time of the block."""
+    has_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if has_bars:
+            transformers_logging.enable_progress_bar()
+
+
 def num_threads(files: ModelFiles) -> int:
     """Return how many threads torch works fastest with."""
     if files.num_bytes < _SMALL_BYTES:
@@ -83,21 +97,17 @@ def num_threads(files: ModelFiles) -> int:
 
 
 def _loaded(files: ModelFiles, *, dtype: torch.dtype) -> Any:
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            files.folder, dtype=dtype, local_files_only=True
-        )
-        if files.adapter is not None:
-            model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
+        with quiet_loading():
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                files.folder, dtype=dtype, local_files_only=True
+            )
+            if files.adapter is not None:
+                model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ConfigurationError(
             f"the model cannot be loaded: {error}", where=str(files.folder)
         ) from error
-    finally:
-        if bars:
-            transformers_logging.enable_progress_bar()
     return model.eval().requires_grad_(False)
 
 

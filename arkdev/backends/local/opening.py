@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
 from arkdev.backends.local.endpoint import PolicyEndpoint
 from arkdev.backends.local.engine import GenerationEngine
 from arkdev.backends.local.learner import PolicyLearner
-from arkdev.backends.local.loading import context_tokens, num_threads
+from arkdev.backends.local.loading import context_tokens, num_threads, quiet_loading
 from arkdev.backends.local.model_files import ModelFiles
 from arkdev.backends.local.model_saving import write_model
 from arkdev.backends.local.policy import Policy
@@ -44,6 +47,8 @@ class TrainingModel:
     is_deterministic: bool = False
     num_running: int = 64
     """Answers that are sampled at once."""
+    log: Path = Path("vllm.log")
+    """Of an engine in a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -75,23 +80,38 @@ async def opened(model: TrainingModel, *, say: Callable[[str], None]) -> AsyncIt
     Raises `ConfigurationError` for files that cannot be trained or sampled from, and what starting
     the engine raises.
     """
-    folder = model.files.folder
     rendering = open_rendering(model.files.tokenizer_folder)
     threads = num_threads(model.files)
     torch.set_num_threads(threads)
     torch.manual_seed(model.seed)  # new adapters are drawn at random
-    policy = await asyncio.to_thread(
-        Policy.load,
-        folder,
-        lora=model.lora,
-        keeps_reference=model.update.kl_coefficient > 0,
-    )
+    with quiet_loading():
+        policy = await asyncio.to_thread(
+            Policy.load,
+            model.files.folder,
+            lora=model.lora,
+            keeps_reference=model.update.kl_coefficient > 0,
+        )
     say(f"{model.files.name}: {_described(policy, threads)}")
     async with AsyncExitStack() as stack:
+        publish = None
+        if model.engine == VLLM:
+            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="arkdev-weights-")))
+            publish = partial(_published, scratch, source=model.files.folder)
         engine = await _engine(model, policy, say=say)
         stack.push_async_callback(engine.close)
         endpoint = PolicyEndpoint(engine, rendering, model_name=model.files.name)
-        yield Parts(endpoint, engine, PolicyLearner(policy, model.update), model)
+        learner = PolicyLearner(policy, model.update, publish=publish)
+        yield Parts(endpoint, engine, learner, model)
+
+
+def _published(scratch: Path, trained: Any, version: int, *, source: Path) -> Path:
+    """Write the weights of a version for an engine that reads files; forget those before."""
+    folder = scratch / str(version)
+    write_model(folder, trained, source=source)
+    for other in scratch.iterdir():
+        if other != folder:
+            shutil.rmtree(other)
+    return folder
 
 
 def _described(policy: Policy, threads: int) -> str:
@@ -115,11 +135,9 @@ async def _engine(
             max_running=model.num_running,
         )
     rank = model.lora.rank if model.lora is not None else 0
-    settings = VllmSettings(model.files.folder, max_context_tokens=num_tokens, lora_rank=rank)
     return await start_vllm(
-        settings,
-        log=Path(tempfile.mkdtemp(prefix="arkdev-vllm-")) / "vllm.log",
+        VllmSettings(model.files.folder, max_context_tokens=num_tokens, lora_rank=rank),
+        log=model.log,
         tell=say,
         start_limit_s=_VLLM_START_LIMIT_S,
-        publish=lambda source, place: write_model(place, source, source=model.files.folder),
     )
