@@ -19,6 +19,7 @@ from arkdev.endpoints.endpoint import Endpoint
 from arkdev.errors import ArkdevError, ExitCode, JobFailedError, RunStoppedError
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.job_steps import records_of
+from arkdev.flows.metric_logging import logged_metrics
 from arkdev.flows.rollout_run import Recorded, RolloutRun, rollout_run
 from arkdev.flows.test_plugin import exit_code_of
 from arkdev.flows.tracing import Tracing
@@ -117,10 +118,12 @@ async def run_train(
         async with rollout_run(
             plan, observer, retries=retries, validation=validation, endpoint=parts.endpoint
         ) as run:
-            training = _Training(plan, run, parts, JobGroups(plan, run, observer))
-            if plan.resumed is not None:
-                training.take_over()
-            await training.run(saving, first_step=first_step)
+            async with logged_metrics(plan, run, observer) as log:
+                groups = JobGroups(plan, run, observer, log=log)
+                training = _Training(plan, run, parts, groups)
+                if plan.resumed is not None:
+                    training.take_over()
+                await training.run(saving, first_step=first_step)
             return await training.outcome(validation)
 
 

@@ -27,6 +27,8 @@ class TrainRequest(DebugRequest):
     """How many updates old the weights may be that answer."""
     deterministic: bool = False
     """The same answers whatever runs beside: a resumed run equals an uninterrupted one."""
+    log_to: tuple[str, ...] = ()
+    """Where metrics go besides the run folder (`arkdev.observe.metric_sinks`)."""
 
 
 def hyperparameter_flags(request: TrainRequest) -> dict[str, PlacedValue]:
