@@ -70,6 +70,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
+    ctx: typer.Context,
     job: Annotated[
         Path | None,
         typer.Option(
@@ -191,6 +192,12 @@ def train(
             "`arkdev train --backend remote` is not built yet: it comes with remote job management",
             hint="arkdev plan --backend remote says what the platform would do",
         )
+    if detach:
+        from arkdev.cli.runs import runs_here
+        from arkdev.cli.train_detached import train_in_background
+
+        train_in_background(ctx, runs=runs_here(), as_json=as_json)
+        return
     request = TrainRequest(
         start=Path.cwd(),
         job=job,
@@ -215,6 +222,7 @@ def train(
         policy_lag=policy_lag,
         deterministic=deterministic,
         log_to=tuple(sink.value for sink in log_to or ()),
+        output=output,
     )
     outcome = run_and_show(request, as_json=as_json)
     raise typer.Exit(int(outcome.exit_code))

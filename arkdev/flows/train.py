@@ -161,7 +161,7 @@ class _Training:
     async def run(self, saving: Saving | None, *, first_step: int) -> None:
         """Train to the end, or to where the job fails or is stopped."""
         writer, parts = self.folder.folder, self.parts
-        begin_process(writer.folder)
+        begin_process(writer.folder, output=self.plan.train.output)
         if saving is None:
             saving = _saving(parts, writer.folder, writer.run_id)
         version = parts.learner.policy_version
