@@ -17,6 +17,7 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
@@ -160,64 +161,6 @@ class FailedDocument(_Document):
 
     trajectories: list[TrajectoryRecord]
     groups: list[GroupRecord]
-
-
-class EndpointRow(TypedDict):
-    """One endpoint that has a name."""
-
-    name: str
-    url: str | None
-    model: str | None
-    family: str
-    api_key_env: str | None
-    is_key_set: bool | None
-    """None: it needs no key."""
-    source: str
-
-
-class EndpointsDocument(_Document):
-    """``arkdev endpoint list --json``."""
-
-    endpoints: list[EndpointRow]
-
-
-class CapabilityRow(TypedDict):
-    """What one request told of an endpoint."""
-
-    name: str
-    support: str
-    evidence: str
-    status: int | None
-    server_said: str | None
-    duration_s: float | None
-
-
-class FeatureRow(TypedDict):
-    """Whether a part of arkdev works with an endpoint."""
-
-    name: str
-    support: str
-    reason: str
-
-
-class EndpointCheckDocument(_Document):
-    """``arkdev endpoint check NAME --json``."""
-
-    endpoint: str
-    url: str
-    model: str
-    num_requests: int
-    capabilities: list[CapabilityRow]
-    features: list[FeatureRow]
-
-
-class ServedDocument(_Document):
-    """``arkdev endpoint serve scripted --json``, printed once it answers."""
-
-    url: str
-    model: str
-    skill: float
-    latency_s: float
 
 
 class InitDocument(_Document):
@@ -383,9 +326,7 @@ DOCUMENTS: dict[str, type] = {
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,
     "show-failed": FailedDocument,
-    "endpoint-list": EndpointsDocument,
-    "endpoint-check": EndpointCheckDocument,
-    "endpoint-serve": ServedDocument,
+    **ENDPOINT_DOCUMENTS,
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
+from arkdev.endpoints.registry import LOCAL
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError, JobError, MissingExtraError, UsageError
 from arkdev.flows.debug_plan import DebugPlan, composed
@@ -210,14 +211,7 @@ def _resolved(
 
 def _endpoint(model: str) -> EndpointSpec:
     """The policy itself, which answers in this process."""
-    return EndpointSpec(
-        name="local",
-        base_url=None,
-        model=model,
-        api_key_env=None,
-        family="generic",
-        source="training",
-    )
+    return replace(LOCAL, model=model, source="training")
 
 
 def _concurrency(job: Job) -> int | None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,7 +22,6 @@ from typing import Any, Literal, Self
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -76,6 +76,8 @@ class Policy:
     ) -> Self:
         """Load a Hugging Face folder: for full fine-tuning, or with new adapters.
 
+        Adapters are drawn from torch's generator and begin without effect.
+
         `device` is a GPU where there is one; `dtype` follows from it. `keeps_reference` is needed
         for a KL penalty. Raises `ConfigurationError` when it is no folder of a causal model.
         """
@@ -109,26 +111,6 @@ class Policy:
     def trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return by name what is trained: all weights, or those of the adapters."""
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-
-    def merged_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights with adapters added in, under the base model's names; nothing changes.
-
-        This is what a sampler loads, and what is exported. Without adapters: the weights.
-        """
-        causal = _causal(self.model)
-        layers = {name: m for name, m in causal.named_modules() if isinstance(m, BaseTunerLayer)}
-        for name, weight in causal.state_dict(keep_vars=True).items():
-            owner, _, kind = name.rpartition(".base_layer.")
-            if owner not in layers:
-                if not any(name.startswith(f"{layer}.") for layer in layers):
-                    yield name, weight.detach()
-                continue
-            merged = weight.detach()
-            if kind == "weight":
-                for adapter in layers[owner].active_adapters:
-                    delta = layers[owner].get_delta_weight(adapter).detach()
-                    merged = (merged.float() + delta.float()).to(weight.dtype)
-            yield f"{owner}.{kind}", merged
 
     def pack(self, sequences: Sequence[TrainingSequence], *, most_tokens: int) -> list[MicroBatch]:
         """Return the forward passes of some sequences, in the layout that suits the model."""
@@ -262,8 +244,9 @@ def _with_adapters(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng():
-        torch.manual_seed(lora.seed)
+    with warnings.catch_warnings():
+        # peft reads a property of the model that transformers has renamed
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
         return get_peft_model(model, config)
 
 

@@ -62,8 +62,6 @@ class LoraSettings:
     rank: int = 16
     alpha: float = 32.0
     """The adapters' product counts alpha / rank."""
-    seed: int = 0
-    """Of the first of the two factors; the second begins at 0, so the policy is the base."""
 
 
 @dataclass(frozen=True)
