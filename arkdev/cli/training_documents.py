@@ -42,6 +42,16 @@ class JobDocument(_Document):
     data: list[str]
 
 
+class DetachedDocument(_Document):
+    """``arkdev train --detach --json``."""
+
+    run: str
+    folder: str
+    pid: int
+    output: str
+    """The file that it writes to."""
+
+
 class StopDocument(_Document):
     """``arkdev stop RUN --json``."""
 
@@ -84,6 +94,7 @@ TRAINING_DOCUMENTS: dict[str, type] = {
     "get-mcj": JobDocument,
     "list-mcj": JobsDocument,
     "stop": StopDocument,
+    "train-detached": DetachedDocument,
     "watch": WatchLine,
 }
 """Name of a schema → type of the document."""
