@@ -38,6 +38,9 @@ _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 """How far logprobs of the two layouts may be apart, in nats."""
 
 
+_LARGEST_PASS = {"cpu": 2048, "cuda": 32_768}
+_MEMORY_OF_A_PASS = 1 << 30
+"""Bytes of what a pass keeps for its backward pass, on a CPU."""
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
 """The layer types of a configuration in transformers whose attention `attention` knows."""
 
@@ -111,6 +114,22 @@ class Policy:
     def trained_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return by name what is trained: all weights, or those of the adapters."""
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def tokens_of_a_pass(self) -> int:
+        """Return how many tokens a pass should have, by an estimate of what it keeps in memory.
+
+        On a CPU larger passes are not faster, so they stay small.
+        """
+        config = _causal(self.model).config.get_text_config()
+        intermediate = getattr(config, "intermediate_size", 4 * config.hidden_size)
+        numbers = config.num_hidden_layers * (16 * config.hidden_size + 4 * intermediate)
+        of_a_token = numbers * self.dtype.itemsize
+        if self.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(self.device)
+            most_memory, most_tokens = free // 4, _LARGEST_PASS["cuda"]
+        else:
+            most_memory, most_tokens = _MEMORY_OF_A_PASS, _LARGEST_PASS["cpu"]
+        return int(max(1, min(most_tokens, most_memory // of_a_token)))
 
     def pack(self, sequences: Sequence[TrainingSequence], *, most_tokens: int) -> list[MicroBatch]:
         """Return the forward passes of some sequences, in the layout that suits the model."""
