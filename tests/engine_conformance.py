@@ -22,7 +22,7 @@ from arkdev.backends.local.engine import (
     GenerationRequest,
     SamplingParameters,
 )
-from arkdev.errors import ConfigurationError
+from arkdev.errors import ConfigurationError, PolicyEngineError
 from tests.bigram_model import CONTEXT_LENGTH, VOCABULARY_SIZE, Table, log_softmax, random_table
 
 CLOSE = 2e-5
@@ -253,29 +253,48 @@ async def check_an_answer_has_one_policy(subject: Subject) -> None:
     await subject.change_to(before)
 
 
-async def check_a_cancelled_answer_hinders_nobody(subject: Subject) -> None:
-    task = asyncio.create_task(subject.answer(SamplingParameters(250, seed=10)))
-    await asyncio.sleep(0.05)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+async def check_cancelled_answers_hinder_nobody(subject: Subject) -> None:
+    many = [SamplingParameters(250, seed=n) for n in range(40)]
+    tasks = [asyncio.create_task(subject.answer(sampling)) for sampling in many]
+    await asyncio.sleep(0.02)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert any(task.cancelled() for task in tasks)
+    await subject.change_to(subject.table)  # nothing of them holds it up
     answer = await subject.answer(SamplingParameters(4, seed=10))
     assert len(answer.token_ids) == 4
 
 
 async def check_sleep_and_wake_can_be_repeated(subject: Subject) -> None:
-    for step in (subject.engine.sleep, subject.engine.sleep, subject.engine.wake):
-        await step()
+    await subject.engine.sleep()
+    await subject.engine.sleep()
+    with pytest.raises(PolicyEngineError):
+        await subject.engine.score(PROMPT)
+    await subject.engine.wake()
     await subject.engine.wake()
     await check_scores_are_exact(subject)
 
 
-async def check_what_cannot_fit_is_refused(subject: Subject) -> None:
+async def check_the_end_of_the_context_ends_an_answer(subject: Subject) -> None:
     assert subject.engine.capabilities.max_context_tokens == CONTEXT_LENGTH
+    answer = await subject.answer(SamplingParameters(10 * CONTEXT_LENGTH, seed=1))
+    assert len(answer.token_ids) == CONTEXT_LENGTH - len(PROMPT)
+    assert answer.finish_reason == "length"
+
+
+async def check_a_prompt_that_leaves_no_room_is_refused(subject: Subject) -> None:
+    whole = GenerationRequest(tuple([1] * CONTEXT_LENGTH), SamplingParameters(1))
     with pytest.raises(ConfigurationError, match=str(CONTEXT_LENGTH)):
-        await subject.answer(SamplingParameters(CONTEXT_LENGTH))
-    fits = await subject.answer(SamplingParameters(CONTEXT_LENGTH - len(PROMPT), seed=1))
-    assert len(fits.token_ids) == CONTEXT_LENGTH - len(PROMPT)
+        await subject.engine.generate(whole)
+    with pytest.raises(ConfigurationError, match=str(CONTEXT_LENGTH)):
+        await subject.engine.score([1] * (CONTEXT_LENGTH + 1))
+
+
+async def check_ids_that_are_none_and_empty_prompts_are_refused(subject: Subject) -> None:
+    for prompt in ((), (1, VOCABULARY_SIZE)):
+        with pytest.raises(ConfigurationError):
+            await subject.engine.generate(GenerationRequest(prompt, SamplingParameters(1)))
 
 
 async def check_any_thread_and_loop_may_ask(subject: Subject) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.backends.local.drift import DialogueDrift
 from arkdev.cli.debug_documents import (
     ContextRow,
     DebugDocument,
@@ -17,10 +16,13 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.doctor_documents import DoctorDocument, TokenDriftDocument
+from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.cli.training_documents import TRAINING_DOCUMENTS
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
@@ -161,64 +163,6 @@ class FailedDocument(_Document):
     groups: list[GroupRecord]
 
 
-class EndpointRow(TypedDict):
-    """One endpoint that has a name."""
-
-    name: str
-    url: str | None
-    model: str | None
-    family: str
-    api_key_env: str | None
-    is_key_set: bool | None
-    """None: it needs no key."""
-    source: str
-
-
-class EndpointsDocument(_Document):
-    """``arkdev endpoint list --json``."""
-
-    endpoints: list[EndpointRow]
-
-
-class CapabilityRow(TypedDict):
-    """What one request told of an endpoint."""
-
-    name: str
-    support: str
-    evidence: str
-    status: int | None
-    server_said: str | None
-    duration_s: float | None
-
-
-class FeatureRow(TypedDict):
-    """Whether a part of arkdev works with an endpoint."""
-
-    name: str
-    support: str
-    reason: str
-
-
-class EndpointCheckDocument(_Document):
-    """``arkdev endpoint check NAME --json``."""
-
-    endpoint: str
-    url: str
-    model: str
-    num_requests: int
-    capabilities: list[CapabilityRow]
-    features: list[FeatureRow]
-
-
-class ServedDocument(_Document):
-    """``arkdev endpoint serve scripted --json``, printed once it answers."""
-
-    url: str
-    model: str
-    skill: float
-    latency_s: float
-
-
 class InitDocument(_Document):
     """``arkdev init DIR --json``."""
 
@@ -239,37 +183,6 @@ class TemplatesDocument(_Document):
 
     default: str
     templates: list[TemplateRow]
-
-
-class CheckRow(TypedDict):
-    """One thing that `arkdev doctor` looked at."""
-
-    name: str
-    status: str
-    """``ok``, ``note``, ``warning`` or ``error``."""
-    detail: str
-    fix: str
-    """What to do; empty where there is nothing to do."""
-
-
-class DoctorDocument(_Document):
-    """``arkdev doctor --json``."""
-
-    exit_code: int
-    checks: list[CheckRow]
-
-
-class TokenDriftDocument(_Document):
-    """``arkdev doctor tokens --json``."""
-
-    exit_code: int
-    model: str
-    rendering: str
-    has_thinking_switch: bool
-    stop_tokens: list[str]
-    run: str | None
-    """None: the built-in dialogues."""
-    dialogues: list[DialogueDrift]
 
 
 class DataCheckDocument(_Document):
@@ -382,9 +295,7 @@ DOCUMENTS: dict[str, type] = {
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,
     "show-failed": FailedDocument,
-    "endpoint-list": EndpointsDocument,
-    "endpoint-check": EndpointCheckDocument,
-    "endpoint-serve": ServedDocument,
+    **ENDPOINT_DOCUMENTS,
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
@@ -395,6 +306,7 @@ DOCUMENTS: dict[str, type] = {
     "check": JobCheckDocument,
     "plan": JobPlanDocument,
     "get-foundation-model": FoundationModelDocument,
+    **TRAINING_DOCUMENTS,
 }
 """Name of a schema → type of the document."""
 

@@ -39,6 +39,7 @@ _COMMANDS = (
     "schema",
     "export",
     "stop",
+    "watch",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 

@@ -18,8 +18,9 @@ from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.faas_plan import plan_faas
 from arkdev.flows.job_size import batches_of, num_generations_of, validation_of
 from arkdev.flows.limits import with_limits
+from arkdev.flows.local_policy import choose_policy
 from arkdev.flows.named_plugins import named_graders, named_rollout
-from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.resume import check_unchanged, find_resumable, flags_of, notes_on
 from arkdev.flows.test_plan import (
     PluginTestPlan,
     check_model,
@@ -179,8 +180,7 @@ def plan_debug(request: DebugRequest, *, job: Job | None = None) -> DebugPlan:
     if request.out is not None:
         raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
     reader = find_resumable(workspace.root / "runs", request.resume, kind=DebugPlan.kind)
-    flags = reader.manifest.settings.get("flags") or {}
-    again = request.with_flags(flags)
+    again = request.with_flags(flags_of(reader.manifest))
     assert isinstance(again, DebugRequest)
     plan = _resolved(again, workspace, job)
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
@@ -322,13 +322,16 @@ def _endpoint(
                 "the scripted model answers: the job has no debug_config, and there is no "
                 "--endpoint"
             )
-        return resolve_endpoint(
+        named = resolve_endpoint(
             request.endpoint,
             model=request.model,
             api_key_env=request.api_key_env,
             workspace_endpoints=workspace.endpoints,
             user_config=user_config_file(),
         )
+        spec, of_model = choose_policy(named, runs=workspace.root / "runs")
+        notes += of_model
+        return spec
     if request.api_key_env is not None:
         raise UsageError(
             "--api-key-env belongs to an --endpoint; the job's debug_config brings its own key",

@@ -20,6 +20,7 @@ from arkdev.flows.debug_plan import DebugPlan
 from arkdev.flows.debug_records import StepSettings, round_record, step_record
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.rollout_run import Recorded, RolloutRun
+from arkdev.flows.training_runs import job_id_at
 from arkdev.harness.rollouts import FinishedRollout, SampleToRun
 from arkdev.harness.steps import StepContent, StepRecord
 from arkdev.job.batches import Batch
@@ -59,8 +60,7 @@ class RolledOut:
 def job_id_of(run: RunReader | RolloutRun) -> str:
     """Return the id that plugins are told: ``mcj-<time>-<rest>``, the same when a run goes on."""
     manifest = run.manifest if isinstance(run, RunReader) else run.folder.manifest
-    moment = "".join(letter for letter in manifest.started_at[:19] if letter.isdigit())
-    return f"mcj-{moment}-{manifest.started_at[-6:-1]}"
+    return job_id_at(manifest.started_at)
 
 
 class JobSteps:

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.registry import open_endpoint
 from arkdev.flows.limits import LimitsInForce, limits_in_force
+from arkdev.flows.opening import Opening, open_any
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
@@ -46,13 +46,15 @@ async def running_services(
 
     `endpoint` is one that is open already, in place of the plan's; it is closed here all the same.
     """
-    opened = endpoint or open_endpoint(
-        plan.endpoint,
+    opening = Opening(
         max_in_flight=plan.max_in_flight,
         timeout_s=_MODEL_CALL_TIMEOUT_S,
         skill=plan.request.skill,
         script=plan.request.script,
+        is_deterministic=plan.request.seed is not None,
+        say=observer.on_progress,
     )
+    opened = endpoint or await open_any(plan.endpoint, opening)
     background = BackgroundLoop()
     background.start()
     limits = limits_in_force(

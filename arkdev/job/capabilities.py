@@ -243,7 +243,7 @@ PARTS: Mapping[Part, Capability] = {
     ),
     Part.SUPERVISED: Capability(
         _recorded("a debug run is of RL only"),
-        _refused("training on this machine is RL", "take it out"),
+        _recorded("training on this machine is RL only"),
         _used("part of supervised training"),
     ),
 }

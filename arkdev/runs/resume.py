@@ -108,6 +108,8 @@ def resume_run(
     except BaseException:
         os.close(lock)
         raise
+    if from_step is not None:
+        note["from_step"] = from_step
     writer.event("resumed", num_lines_dropped=num_dropped, **note)
     return writer
 

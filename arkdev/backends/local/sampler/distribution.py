@@ -184,7 +184,7 @@ def _filtered(
     size = logits.shape[1]
     is_all = num_candidates == size
     if is_all:
-        values, token_ids = logits.sort(-1, descending=True, stable=True)
+        values, token_ids = logits.sort(dim=-1, descending=True, stable=True)
     else:
         values, token_ids = logits.topk(num_candidates)
     limits = torch.tensor([one.top_k or size for one in parameters], device=logits.device)[:, None]

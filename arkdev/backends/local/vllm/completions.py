@@ -21,13 +21,16 @@ _MASKED = -9999.0
 _TOKEN = "token_id:"
 
 
-def generation_body(request: GenerationRequest, *, model: str) -> dict[str, Any]:
-    """Return the body of a completion that samples what `request` asks for and nothing else."""
+def generation_body(request: GenerationRequest, *, limit: int, model: str) -> dict[str, Any]:
+    """Return the body of a completion that samples what `request` asks for and nothing else.
+
+    `limit`: how many tokens the context has room for, `max_new_tokens` at most.
+    """
     sampling = request.sampling
     body = {
         "model": model,
         "prompt": list(request.prompt_token_ids),
-        "max_tokens": sampling.max_new_tokens,
+        "max_tokens": limit,
         "temperature": sampling.temperature,
         "logprobs": sampling.num_top_logprobs,
         "return_token_ids": True,

@@ -51,6 +51,7 @@ Publish = Callable[[Any, Path], None]
 
 _ENDS_WITHIN_S = 5.0
 """A server whose engine has died ends soon after it has answered so."""
+_FORGETS_WITHIN_S, _FORGETS_EVERY_S = 20.0, 0.02
 _READ_BYTES = 2**20
 _SCORED_TOGETHER = 64
 _READY_EVERY_S, _TELL_EVERY_S = 0.5, 5.0
@@ -88,11 +89,12 @@ class VllmEngine:
     """Implements `GenerationEngine`; `start_vllm` makes it.
 
     `update_weights` takes a folder with safetensors files or, with `publish`, what that writes to
-    one. A folder with an ``adapter_config.json`` is a LoRA adapter and is loaded over the model.
+    one. With an ``adapter_config.json`` beside them they are a LoRA adapter, which is loaded over
+    the model.
 
     Answers are repeatable with a seed only as far as arithmetic is: it depends on what else is in a
-    batch. `sleep` gives the GPU's memory back; without a GPU there is nothing to give and it does
-    nothing. Asleep, `generate`, `score` and `update_weights` raise `PolicyEngineError`.
+    batch. `sleep` gives the GPU's memory back; without a GPU vLLM has nothing to give. Asleep,
+    `generate`, `score` and `update_weights` raise `PolicyEngineError`.
     """
 
     name = "vllm"
@@ -109,7 +111,7 @@ class VllmEngine:
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
         self._process = process
         self._settings = settings
-        self._installation = installation
+        self._has_gpu_build = installation.has_gpu_build
         self._publish = publish
         self._model = BASE_MODEL
         self._is_asleep = False
@@ -157,23 +159,26 @@ class VllmEngine:
     async def generate(
         self, request: GenerationRequest, *, on_token: OnToken | None = None
     ) -> Generation:
-        """Sample one answer; see `GenerationEngine`."""
-        self._check_fits(len(request.prompt_token_ids), request.sampling.max_new_tokens)
-        return await self._io.call(self._generate(request, on_token))
-
-    def _check_fits(self, num_prompt: int, num_new: int) -> None:
+        """See `GenerationEngine`. The end of the context ends an answer, by ``length``."""
         longest = self.capabilities.max_context_tokens
-        if num_prompt + num_new > longest:
+        self._check_fits(request.prompt_token_ids, longest - 1)
+        limit = min(request.sampling.max_new_tokens, longest - len(request.prompt_token_ids))
+        return await self._io.call(self._generate(request, limit, on_token))
+
+    def _check_fits(self, token_ids: Sequence[int], longest: int) -> None:
+        if len(token_ids) > longest:
             raise ConfigurationError(
-                f"a prompt of {num_prompt} tokens and an answer of up to {num_new} do not fit the "
-                f"model's context of {longest} tokens",
-                hint="lower max_new_tokens, or shorten the prompt",
+                f"{len(token_ids):,} tokens do not fit: the model's context of "
+                f"{self.capabilities.max_context_tokens:,} leaves room for {longest:,}",
+                hint="shorten the conversation, or give the engine a longer context",
             )
 
-    async def _generate(self, request: GenerationRequest, on_token: OnToken | None) -> Generation:
+    async def _generate(
+        self, request: GenerationRequest, limit: int, on_token: OnToken | None
+    ) -> Generation:
         async with self._gate.together():
             self._check_awake()
-            body = generation_body(request, model=self._model)
+            body = generation_body(request, limit=limit, model=self._model)
             sampled = Sampled(request.sampling.num_top_logprobs)
             if on_token is None:
                 answer = await self._post("/v1/completions", body)
@@ -202,7 +207,7 @@ class VllmEngine:
 
         At temperature 1 it is one request, at another one for each token.
         """
-        self._check_fits(len(token_ids), 0)
+        self._check_fits(token_ids, self.capabilities.max_context_tokens)
         if len(token_ids) < 2:
             return []
         return await self._io.call(self._score(token_ids, temperature or 1.0))
@@ -225,11 +230,9 @@ class VllmEngine:
 
     async def update_weights(self, source: Any, *, version: int) -> None:
         """Sample with the weights in the folder `source`; see `GenerationEngine`."""
-        if isinstance(source, str | Path):
-            weights = await asyncio.to_thread(weights_in, Path(source))
-            return await self._io.call(self._load(weights, version))
         if self._publish is None:
-            raise TypeError(f"the weights are {type(source).__name__}, and nothing publishes them")
+            weights = await asyncio.to_thread(weights_in, source)
+            return await self._io.call(self._load(weights, version))
         folder = self._process.folder / f"weights-{version}"
         try:
             await asyncio.to_thread(self._publish, source, folder)
@@ -267,9 +270,12 @@ class VllmEngine:
             await self._post("/v1/unload_lora_adapter", {"lora_name": old})
 
     async def _forget_prefixes(self) -> None:
-        answer = await self._post("/reset_prefix_cache", None)
-        if not answer.get("success"):
-            raise await self._fault("vLLM keeps cached prefixes of the old weights")
+        """vLLM refuses as long as it ends an answer that was cancelled."""
+        deadline = asyncio.get_running_loop().time() + _FORGETS_WITHIN_S
+        while not (await self._post("/reset_prefix_cache", None)).get("success"):
+            if asyncio.get_running_loop().time() > deadline:
+                raise await self._fault("vLLM keeps cached prefixes of the old weights")
+            await asyncio.sleep(_FORGETS_EVERY_S)
 
     async def sleep(self) -> None:
         """Give the GPU's memory back; requests under way are finished first. Idempotent."""
@@ -281,9 +287,9 @@ class VllmEngine:
 
     async def _set_asleep(self, is_asleep: bool) -> None:
         async with self._gate.alone():
-            if self._installation.has_gpu_build and self._is_asleep != is_asleep:
+            if self._has_gpu_build and self._is_asleep != is_asleep:
                 await self._post("/sleep?level=1" if is_asleep else "/wake_up", None)
-                self._is_asleep = is_asleep
+            self._is_asleep = is_asleep
 
     def _check_awake(self) -> None:
         if self._is_asleep:
