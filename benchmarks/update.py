@@ -30,7 +30,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from arkdev.backends.local import policy as policy_module
-from arkdev.backends.local.attention import NAME
+from arkdev.backends.local.attention import NAME, PassAttention
 from arkdev.backends.local.batch import TrainingBatch, TrainingSequence
 from arkdev.backends.local.optimizer import make_optimizer
 from arkdev.backends.local.packing import pack
@@ -120,7 +120,7 @@ def ways(options: argparse.Namespace) -> dict[str, Callable[[], None]]:
                     attention_mask=packed.token_ids.new_ones((1, 1, 1, 1)),
                     position_ids=packed.position_ids,
                     use_cache=False,
-                    attention_plan=packed.plan,
+                    pass_attention=PassAttention(packed.plan),
                 ).last_hidden_state[0]
                 logits = model.lm_head(hidden[packed.predictors])
             torch.nn.functional.cross_entropy(logits.float(), packed.targets).backward()
