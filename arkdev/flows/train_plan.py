@@ -99,6 +99,7 @@ class TrainPlan(DebugPlan):
         return {
             **super().settings(),
             "model": {"name": self.model.name, "folder": shown(self.model.folder)},
+            "job_name": self.the_job.name,
             "engine": self.engine,
             "policy_lag": self.policy_lag,
             "deterministic": self.train.deterministic,
