@@ -101,7 +101,7 @@ class TrainDisplay(Display):
             outcome_section(
                 outcome.steps,
                 job_id=outcome.job_id,
-                failure=outcome.failure and outcome.failure.message,
+                failure=None if outcome.failure is None else outcome.failure.message,
                 more=[t for t in (outcome.failure.where, outcome.failure.hint) if t]
                 if outcome.failure
                 else ["it was asked to stop, and can go on"] * outcome.was_stopped,

@@ -87,6 +87,16 @@ class JobDocument(_Document):
     data: list[str]
 
 
+class DetachedDocument(_Document):
+    """``arkdev train --detach --json``."""
+
+    run: str
+    folder: str
+    pid: int
+    output: str
+    """The file that it writes to."""
+
+
 class StopDocument(_Document):
     """``arkdev stop RUN --json``."""
 
@@ -130,6 +140,7 @@ TRAINING_DOCUMENTS: dict[str, type] = {
     "list-mcj": JobsDocument,
     "stop": StopDocument,
     "train": TrainDocument,
+    "train-detached": DetachedDocument,
     "watch": WatchLine,
 }
 """Name of a schema → type of the document."""

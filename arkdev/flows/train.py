@@ -19,6 +19,7 @@ from arkdev.endpoints.endpoint import Endpoint
 from arkdev.errors import ArkdevError, ExitCode, JobFailedError, RunStoppedError
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.job_steps import records_of
+from arkdev.flows.metric_logging import logged_metrics
 from arkdev.flows.rollout_run import Recorded, RolloutRun, rollout_run
 from arkdev.flows.test_plugin import exit_code_of
 from arkdev.flows.tracing import Tracing
@@ -118,10 +119,12 @@ async def run_train(
         async with rollout_run(
             plan, observer, retries=retries, validation=validation, endpoint=parts.endpoint
         ) as run:
-            training = _Training(plan, run, parts, JobGroups(plan, run, observer))
-            if plan.resumed is not None:
-                training.take_over()
-            await training.run(saving, first_step=first_step)
+            async with logged_metrics(plan, run, observer) as log:
+                groups = JobGroups(plan, run, observer, log=log)
+                training = _Training(plan, run, parts, groups)
+                if plan.resumed is not None:
+                    training.take_over()
+                await training.run(saving, first_step=first_step)
             return await training.outcome(validation)
 
 
@@ -159,7 +162,7 @@ class _Training:
     async def run(self, saving: Saving | None, *, first_step: int) -> None:
         """Train to the end, or to where the job fails or is stopped."""
         writer, parts = self.folder.folder, self.parts
-        begin_process(writer.folder)
+        begin_process(writer.folder, output=self.plan.train.output)
         if saving is None:
             saving = _saving(parts, writer.folder, writer.run_id)
         version = parts.learner.policy_version

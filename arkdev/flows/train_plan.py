@@ -29,6 +29,7 @@ from arkdev.job.local_values import LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.observe.metric_sinks.sinks import check_installed
 from arkdev.runs.writer import recorded_settings
 
 _NEEDED = (*SAMPLING, "peft")
@@ -98,6 +99,7 @@ class TrainPlan(DebugPlan):
         """Return what the run folder keeps of this plan."""
         return {
             **super().settings(),
+            "job_name": self.the_job.config.name,
             "model": {"name": self.model.name, "folder": shown(self.model.folder)},
             "job_name": self.the_job.name,
             "engine": self.engine,
@@ -144,6 +146,7 @@ def _resolved(
     request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
 ) -> TrainPlan:
     check_flags(request)
+    check_installed(request.log_to)
     notes = list(serve_ark_sdk(request))
     if job is None:
         require_job_file(workspace.root, request.job)
