@@ -101,7 +101,6 @@ class TrainPlan(DebugPlan):
             **super().settings(),
             "job_name": self.the_job.config.name,
             "model": {"name": self.model.name, "folder": shown(self.model.folder)},
-            "job_name": self.the_job.name,
             "engine": self.engine,
             "policy_lag": self.policy_lag,
             "deterministic": self.train.deterministic,
