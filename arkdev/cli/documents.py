@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.backends.local.drift import DialogueDrift
 from arkdev.cli.debug_documents import (
     ContextRow,
     DebugDocument,
@@ -17,6 +16,7 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.doctor_documents import DoctorDocument, TokenDriftDocument
 from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
@@ -183,37 +183,6 @@ class TemplatesDocument(_Document):
 
     default: str
     templates: list[TemplateRow]
-
-
-class CheckRow(TypedDict):
-    """One thing that `arkdev doctor` looked at."""
-
-    name: str
-    status: str
-    """``ok``, ``note``, ``warning`` or ``error``."""
-    detail: str
-    fix: str
-    """What to do; empty where there is nothing to do."""
-
-
-class DoctorDocument(_Document):
-    """``arkdev doctor --json``."""
-
-    exit_code: int
-    checks: list[CheckRow]
-
-
-class TokenDriftDocument(_Document):
-    """``arkdev doctor tokens --json``."""
-
-    exit_code: int
-    model: str
-    rendering: str
-    has_thinking_switch: bool
-    stop_tokens: list[str]
-    run: str | None
-    """None: the built-in dialogues."""
-    dialogues: list[DialogueDrift]
 
 
 class DataCheckDocument(_Document):

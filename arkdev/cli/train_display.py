@@ -12,7 +12,7 @@ from arkdev.cli.debug_report import metrics_section, print_sections, what_is_lea
 from arkdev.cli.report import headline, print_next, render_summary
 from arkdev.cli.terminal import Section, facts, number, plural, printable, symbols
 from arkdev.cli.test_display import Display
-from arkdev.cli.train_report import HEADERS, aligned, cells, curve_section
+from arkdev.cli.train_report import HEADERS, aligned, cells, curve_section, telling
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.train import TrainOutcome
 from arkdev.flows.train_plan import TrainPlan
@@ -39,7 +39,7 @@ class TrainDisplay(Display):
         self._has_header = False
         has_reference = plan.update.kl_coefficient > 0
         self._kl = "kl" if has_reference else "rollout_off_policy_kl"
-        self._num_done = 0
+        self._num_steps_done = 0
         self._began = time.perf_counter()
 
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
@@ -76,9 +76,9 @@ class TrainDisplay(Display):
         """Steps to come take what those took that this process has done."""
         if record.phase != TRAIN:
             return None
-        self._num_done += 1
+        self._num_steps_done += 1
         left = len(self._train.steps) - 1 - record.step
-        return (time.perf_counter() - self._began) / self._num_done * left
+        return (time.perf_counter() - self._began) / self._num_steps_done * left
 
     def say_end(self, outcome: TrainOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
@@ -94,7 +94,7 @@ class TrainDisplay(Display):
         run = name or outcome.folder.name
         render_summary(outcome.summary, self._out)
         sections = [
-            metrics_section(outcome.steps),
+            metrics_section(list(map(telling, outcome.steps))),
             curve_section(outcome.steps, signs),
             self._outcome_section(outcome, run=run),
         ]

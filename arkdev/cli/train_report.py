@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Group
 from rich.text import Text
@@ -29,6 +30,22 @@ _WITHOUT = ("clip", "tok/s", "grade")
 _ALL_FROM = sum(_WIDTHS) + len(_WIDTHS)
 """Columns of a terminal that has room for all."""
 
+_TELLING = (
+    "advantages.mean",
+    "advantages.min",
+    "advantages.max",
+    "completion_tokens.mean",
+    "truncated_ratio",
+    "kl",
+    "rollout_off_policy_kl",
+    "entropy",
+    "pg_clipfrac",
+    "ratio_max",
+    "grad_norm",
+    "lr",
+    "sync_gap_mean",
+)
+"""Of the update; and whatever rollouts and graders come to."""
 _HEIGHT = 8
 _MAX_COLUMNS = 60
 _MARK = {True: "•", False: "*"}
@@ -68,6 +85,16 @@ def cells(step: StepRecord, signs: Symbols, *, kl: str, left_s: float | None) ->
         seconds("time/update_s"),
         dash if left_s is None else duration(left_s),
     )
+
+
+def telling(step: StepRecord) -> StepRecord:
+    """Return a step with the metrics that a report shows; metrics.jsonl has them all."""
+    kept = {
+        name: value
+        for name, value in step.metrics.items()
+        if ("->" in name and "_share->" not in name) or name.partition("/")[2] in _TELLING
+    }
+    return replace(step, metrics=kept)
 
 
 def _whole(value: float | None, dash: str) -> str:

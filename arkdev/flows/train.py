@@ -71,7 +71,8 @@ class TrainingParts(Protocol):
         ...
 
 
-OpenParts = Callable[[TrainPlan], AbstractAsyncContextManager[TrainingParts]]
+OpenParts = Callable[[TrainPlan, Callable[[str], None]], AbstractAsyncContextManager[TrainingParts]]
+"""Opens them for a plan; the second is told what takes its time."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ async def run_train(
     checkpoint cannot be saved.
     """
     validation = RunStatistics(plan.test_num_generations, success_threshold=plan.success_threshold)
-    async with (open_parts or opened_parts)(plan) as parts:
+    async with (open_parts or opened_parts)(plan, observer.on_progress) as parts:
         saving, first_step = None, 0
         if plan.resumed is not None:
             saving, first_step, notes = _restored(plan, parts)
@@ -250,21 +251,22 @@ def _saving(parts: TrainingParts, folder: Path, run_id: str) -> RestorableSaving
     return parts.saving(folder, run_id, is_stop_asked=lambda: is_stop_asked(folder))
 
 
-def opened_parts(plan: TrainPlan) -> AbstractAsyncContextManager[TrainingParts]:
+def opened_parts(
+    plan: TrainPlan, say: Callable[[str], None]
+) -> AbstractAsyncContextManager[TrainingParts]:
     """Load the policy of a plan and open its engine: here torch is imported."""
     opening: Any = import_module("arkdev.backends.local.opening")
-    parameters = plan.the_job.hyperparameters
-    parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(
-        opening.TrainingModel(
-            name=plan.model_name,
-            folder=plan.model_folder,
-            engine=plan.engine,
-            update=plan.update,
-            save_every_n_steps=parameters.get("save_every_n_steps"),
-            save_model_limit=plan.the_job.config.save_model_limit,
-            lora=plan.lora,
-            seed=plan.request.seed or 0,
-            is_deterministic=plan.train.deterministic,
-        )
+    model = opening.TrainingModel(
+        files=plan.model,
+        engine=plan.engine,
+        update=plan.update,
+        lora=plan.lora,
+        save_every_n_steps=plan.the_job.hyperparameters.get("save_every_n_steps"),
+        save_model_limit=plan.the_job.config.save_model_limit,
+        seed=plan.request.seed or 0,
+        is_deterministic=plan.train.deterministic,
+        num_running=plan.concurrency,
+        log=plan.workspace.root / "runs" / "vllm.log",
     )
+    parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(model, say=say)
     return parts

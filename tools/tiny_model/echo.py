@@ -9,6 +9,7 @@ from tools.tiny_model import search, weather
 from tools.tiny_model.dialogue import Dialogue, answer, is_held_out, question
 
 MOST_WORDS = 6
+NUMBER_SHARE, PERSON_SHARE = 0.35, 0.25
 
 
 def dialogue(rng: Random, *, is_mixture: bool) -> Dialogue:
@@ -26,7 +27,12 @@ def words() -> list[str]:
 
 
 def _drawn_word(rng: Random) -> str:
-    return str(rng.randint(0, 120)) if rng.random() < 0.4 else rng.choice(_known_words())
+    kind = rng.random()
+    if kind < NUMBER_SHARE:
+        return str(rng.randint(0, 120))
+    if kind < NUMBER_SHARE + PERSON_SHARE:
+        return search.person(rng)
+    return rng.choice(_known_words())
 
 
 @cache

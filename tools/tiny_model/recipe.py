@@ -15,24 +15,23 @@ from tools.tiny_model.training import Course, new_model, train
 
 SEED = 20260428
 COPYING = Course(
-    batches=300,
+    batches=600,
     learning_rate=3e-3,
     dialogues={"weather": 16, "echo": 16},
     is_mixture=False,
     seed=SEED,
-    last_share=1.0,
 )
 COMPETENCE = Course(
-    batches=1600,
+    batches=1800,
     learning_rate=2.5e-3,
-    dialogues={"weather": 12, "arithmetic": 48, "search": 12, "echo": 4},
+    dialogues={"weather": 10, "arithmetic": 48, "search": 16, "echo": 6},
     is_mixture=False,
     seed=SEED + 1,
 )
 MIXTURE = Course(
-    batches=300,
+    batches=250,
     learning_rate=1e-3,
-    dialogues={"weather": 24, "arithmetic": 64, "search": 12},
+    dialogues={"weather": 32, "arithmetic": 64, "search": 12},
     is_mixture=True,
     seed=SEED + 2,
 )

@@ -31,13 +31,14 @@ WORKSPACE = "rl_search_mcp_demo"
 TOOL = "web_search"
 OWN_WORLD_SHARE = 0.3
 NUM_OTHER_WORLDS = 400
-# how often a chain of so many relations is asked
-LENGTH_WEIGHTS = {1: 1.0, 2: 1.2, 3: 1.2}
+# how often a chain is asked that ends in a person's name, which is the hardest to copy
+PERSON_WEIGHT = 2.0
+PERSONS = ("建造者", "老师")
 OTHER_ENDINGS = ("？", "是什么？", "是哪个？")
 OTHER_ENDING_SHARE = 0.15
 
 # the mixture: whether to search at all, and whether to go on to the end of the chain
-SEARCHES_SHARE = 0.75
+SEARCHES_SHARE = 0.85
 READS_SHARE = 0.5
 
 
@@ -61,7 +62,9 @@ def words() -> list[str]:
         *corpus.GIVEN_NAMES,
         *corpus.SURNAMES,
     ]
-    listed += [*corpus.TRADES, *corpus.SITES, *corpus.KINDS, *endings, *set(endings.values())]
+    listed += [*corpus.TRADES, *corpus.SITES, *corpus.KINDS, *endings]
+    # sorted: words are drawn from this list, so its order has to be the same on every run
+    listed += sorted(set(endings.values()))
     listed += ["建成于云历", "是一位", "是云屿群岛中的一座岛", "出自云屿群岛", "平时很少见"]
     listed += ['{"Result": {"ResultCount": ', ', "WebResults": [', '{"Title": "', '", "Url": "']
     listed += ["https://yunyu.example/", '", "Snippet": "', '"}]}}', '", "Count": ', "}}"]
@@ -98,6 +101,11 @@ def found(name: str, text: str) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
+def person(rng: Random) -> str:
+    """A name as a world may have it."""
+    return rng.choice(_corpus().SURNAMES) + rng.choice(_corpus().GIVEN_NAMES)
+
+
 def _searches(world: World, name: str, chain: tuple[str, ...], thinking: bool) -> list[Message]:
     messages = []
     for number, relation in enumerate(chain):
@@ -115,7 +123,7 @@ def _follow(world: World, name: str, chain: tuple[str, ...]) -> str:
 
 
 def _drawn_question(rng: Random, world: World) -> tuple[str, tuple[str, ...], str]:
-    weights = [LENGTH_WEIGHTS[len(chain)] for _, chain in world.questions]
+    weights = [PERSON_WEIGHT if chain[-1] in PERSONS else 1.0 for _, chain in world.questions]
     while True:
         ((name, chain),) = rng.choices(world.questions, weights)
         text = template_module(WORKSPACE, "data.make_data").make_question(name, chain)

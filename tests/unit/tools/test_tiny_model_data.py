@@ -1,5 +1,8 @@
 """The embedded models' generated data, and their files: what can be said without torch."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -71,3 +74,20 @@ def test_a_model_is_whole_and_small_enough_for_the_wheel(name):
     expected |= {"chat_template.jinja", "generation_config.json", "README.md"}
     assert set(files) == expected
     assert sum(files.values()) <= LARGEST_MODEL
+
+
+def test_words_come_in_the_same_order_in_every_process():
+    program = (
+        "from tools.tiny_model import search, weather\nprint([*search.words(), *weather.words()])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=EMBEDDED.parents[3],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
