@@ -22,7 +22,7 @@ from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
-from arkdev.cli.training_documents import TRAINING_DOCUMENTS
+from arkdev.cli.training_documents import TRAINING_DOCUMENTS, TrainingPart
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
@@ -110,6 +110,8 @@ class RunDocument(_Document):
     torn: list[TornLine]
     debug: DebugPart | None
     """None: it is no debug run."""
+    training: TrainingPart | None
+    """None: it is no training."""
 
 
 class SiblingRow(TypedDict):

@@ -62,7 +62,7 @@ async def logged_metrics(
 def settings_of(plan: TrainPlan) -> dict[str, str | int | float | bool]:
     """Return what a sink shows of a training: plain values, without secrets."""
     values = {
-        "model": plan.model_name,
+        "model": plan.model.name,
         "customization_type": plan.the_job.customization_type.value,
         "num_steps": len(plan.steps),
         "seed": plan.request.seed or 0,

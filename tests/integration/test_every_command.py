@@ -135,6 +135,12 @@ ENDS = {
         ("test plugin --rollout plugins.rollout:none", 2),
         ("test plugin --endpoint http://127.0.0.1:1/v1 --model m", 4),
     ],
+    "train": [
+        ("train -f none.yaml", 2),
+        ("train --backend remote", 2),
+        ("train --set lr", 2),
+        ("train --resume latest", 2),
+    ],
     "watch": [("watch", 2), ("watch nothing --json", 2)],
 }
 """Command → command lines with the exit code of each (decision 16)."""

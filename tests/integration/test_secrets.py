@@ -92,6 +92,7 @@ COMMANDS = {
         *("--request", ASKED),
     ],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
+    "train": ["train", "--resume", "none"],
     "watch": ["watch"],
 }
 MORE = {

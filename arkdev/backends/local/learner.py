@@ -40,7 +40,7 @@ class PolicyLearner:
         self.trained = Trained(policy.model, self._optimizer)
 
     def weights(self) -> Any:
-        """Return the model, of which an engine in this process copies what it needs, or a folder."""
+        """Return the model, which an engine in this process copies from, or a folder."""
         if self._publish is None:
             return self.policy.model
         return self._publish(self.policy.model, self.policy_version)

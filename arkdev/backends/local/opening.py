@@ -134,6 +134,7 @@ async def _engine(
             deterministic=model.is_deterministic,
             max_running=model.num_running,
         )
+    model.log.parent.mkdir(parents=True, exist_ok=True)
     rank = model.lora.rank if model.lora is not None else 0
     return await start_vllm(
         VllmSettings(model.files.folder, max_context_tokens=num_tokens, lora_rank=rank),

@@ -208,7 +208,8 @@ class TemplateRendering:
         )
 
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        # quietly: how long a prompt may be is the engine's to say
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
         return ids
 
     def _closing_token(self) -> int | None:
