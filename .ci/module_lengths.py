@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 LIMIT = 400
-FOLDERS = ("arkdev", "templates", "benchmarks", ".ci")
+FOLDERS = ("arkdev", "templates", "benchmarks", "tools", ".ci")
 
 
 def main() -> int:

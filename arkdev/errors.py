@@ -26,6 +26,7 @@
     │   └── TapeMismatchError         1   a replayed plugin asked for what its tape does not hold
     ├── OutputError                   1   a run folder or the output cannot be written any more
     ├── JobFailedError                5   a job ended because a plugin failed for good
+    ├── RunStoppedError             130   a run ended because it was asked to (`arkdev stop`)
     ├── EngineError                   4   no container engine answers, or it refuses
     ├── PolicyEngineError             4   what samples from the policy has died or fails
     └── EndpointError                 4   a model call failed
@@ -177,6 +178,12 @@ class JobFailedError(ArkdevError):
     """A plugin failed and its retries are used up, or returned what no batch can be made of."""
 
     exit_code = ExitCode.JOB_FAILED
+
+
+class RunStoppedError(ArkdevError):
+    """A run ended before its last step because it was asked to; it can go on."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class EngineError(ArkdevError):

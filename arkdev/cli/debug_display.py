@@ -45,15 +45,14 @@ class DebugDisplay(Display):
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
         """Say what runs."""
         self.folder = folder
-        self._say(_what_is_rehearsed(self._debug))
+        self._say(what_is_run(self._debug))
         if self._err.is_terminal:
             self._progress.start()
 
     def on_step_begin(self, batch: Batch, phase: str) -> None:
         """Name it beside the bar."""
-        name = f"step {batch.step}" if phase == TRAIN else f"validation after step {batch.step}"
-        place = f"{batch.step + 1} of {len(self._debug.steps)}"
-        self._progress.update(self._task, description=f"{name} ({place})")
+        description = step_of(batch, phase, num_steps=len(self._debug.steps))
+        self._progress.update(self._task, description=description)
 
     def on_step(self, record: StepRecord) -> None:
         """Add its row."""
@@ -122,6 +121,12 @@ class DebugDisplay(Display):
             self._say(f"threshold {word}: {threshold}")
 
 
+def step_of(batch: Batch, phase: str, *, num_steps: int) -> str:
+    """``step 3 (4 of 20)``, or the round of validation after it."""
+    name = f"step {batch.step}" if phase == TRAIN else f"validation after step {batch.step}"
+    return f"{name} ({batch.step + 1} of {num_steps})"
+
+
 def _advice(outcome: DebugOutcome, *, is_going_on: bool) -> str:
     if outcome.failure is None:
         return ""
@@ -130,7 +135,8 @@ def _advice(outcome: DebugOutcome, *, is_going_on: bool) -> str:
     return "" if is_going_on else "--keep-going goes on all the same, to see what else there is"
 
 
-def _what_is_rehearsed(plan: DebugPlan) -> str:
+def what_is_run(plan: DebugPlan) -> str:
+    """Say in a sentence what a job's run consists of."""
     job, steps = plan.the_job, plan.steps
     is_built_in = plan.rollout.reference == DEFAULT_ROLLOUT
     rollout = "the built-in single turn" if is_built_in else plan.rollout.reference

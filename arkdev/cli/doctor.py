@@ -1,4 +1,4 @@
-"""``arkdev doctor``."""
+"""``arkdev doctor``, and the group of its special checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from arkdev.cli.options import JsonOption
+from arkdev.errors import UsageError
 
 if TYPE_CHECKING:
     from arkdev.flows.doctor import Check
@@ -23,18 +24,23 @@ Exit codes: 0 nothing is wrong (notes and warnings are good), 2 something is."""
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command `doctor` to `app`."""
-    app.command("doctor", epilog=_EXAMPLES)(doctor)
+app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
 
 
+@app.callback()
 def doctor(
+    context: typer.Context,
     as_json: JsonOption = False,
 ) -> None:
     """Say what is installed, reachable and wrong here, with a fix for each.
 
     It connects to the endpoints that have a name and sends no request.
     """
+    if context.invoked_subcommand is not None:
+        if as_json:
+            hint = f"arkdev doctor {context.invoked_subcommand} --json"
+            raise UsageError("--json stands before the command that it is for", hint=hint)
+        return
     import asyncio
     import sys
     from contextlib import redirect_stdout

@@ -16,10 +16,13 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.doctor_documents import DoctorDocument, TokenDriftDocument
+from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
+from arkdev.cli.training_documents import TRAINING_DOCUMENTS, TrainingPart
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
@@ -107,6 +110,8 @@ class RunDocument(_Document):
     torn: list[TornLine]
     debug: DebugPart | None
     """None: it is no debug run."""
+    training: TrainingPart | None
+    """None: it is no training."""
 
 
 class SiblingRow(TypedDict):
@@ -160,64 +165,6 @@ class FailedDocument(_Document):
     groups: list[GroupRecord]
 
 
-class EndpointRow(TypedDict):
-    """One endpoint that has a name."""
-
-    name: str
-    url: str | None
-    model: str | None
-    family: str
-    api_key_env: str | None
-    is_key_set: bool | None
-    """None: it needs no key."""
-    source: str
-
-
-class EndpointsDocument(_Document):
-    """``arkdev endpoint list --json``."""
-
-    endpoints: list[EndpointRow]
-
-
-class CapabilityRow(TypedDict):
-    """What one request told of an endpoint."""
-
-    name: str
-    support: str
-    evidence: str
-    status: int | None
-    server_said: str | None
-    duration_s: float | None
-
-
-class FeatureRow(TypedDict):
-    """Whether a part of arkdev works with an endpoint."""
-
-    name: str
-    support: str
-    reason: str
-
-
-class EndpointCheckDocument(_Document):
-    """``arkdev endpoint check NAME --json``."""
-
-    endpoint: str
-    url: str
-    model: str
-    num_requests: int
-    capabilities: list[CapabilityRow]
-    features: list[FeatureRow]
-
-
-class ServedDocument(_Document):
-    """``arkdev endpoint serve scripted --json``, printed once it answers."""
-
-    url: str
-    model: str
-    skill: float
-    latency_s: float
-
-
 class InitDocument(_Document):
     """``arkdev init DIR --json``."""
 
@@ -238,24 +185,6 @@ class TemplatesDocument(_Document):
 
     default: str
     templates: list[TemplateRow]
-
-
-class CheckRow(TypedDict):
-    """One thing that `arkdev doctor` looked at."""
-
-    name: str
-    status: str
-    """``ok``, ``note``, ``warning`` or ``error``."""
-    detail: str
-    fix: str
-    """What to do; empty where there is nothing to do."""
-
-
-class DoctorDocument(_Document):
-    """``arkdev doctor --json``."""
-
-    exit_code: int
-    checks: list[CheckRow]
 
 
 class DataCheckDocument(_Document):
@@ -368,18 +297,18 @@ DOCUMENTS: dict[str, type] = {
     "show-trace": TraceDocument,
     "show-logs": LogsDocument,
     "show-failed": FailedDocument,
-    "endpoint-list": EndpointsDocument,
-    "endpoint-check": EndpointCheckDocument,
-    "endpoint-serve": ServedDocument,
+    **ENDPOINT_DOCUMENTS,
     "init": InitDocument,
     "init-list": TemplatesDocument,
     "doctor": DoctorDocument,
+    "doctor-tokens": TokenDriftDocument,
     "freeze": FreezeDocument,
     **FAAS_DOCUMENTS,
     "data-check": DataCheckDocument,
     "check": JobCheckDocument,
     "plan": JobPlanDocument,
     "get-foundation-model": FoundationModelDocument,
+    **TRAINING_DOCUMENTS,
 }
 """Name of a schema → type of the document."""
 

@@ -48,18 +48,23 @@ def check_command(
     from arkdev.cli.interrupts import run_interruptible
     from arkdev.endpoints.registry import resolve_endpoint, user_config_file
     from arkdev.flows.check_endpoint import CheckProgress, check_endpoint
+    from arkdev.flows.local_policy import choose_policy
     from arkdev.job.workspace import find_workspace
 
+    workspace = find_workspace(Path.cwd())
     spec = resolve_endpoint(
         name,
         model=model,
         api_key_env=api_key_env,
-        workspace_endpoints=find_workspace(Path.cwd()).endpoints,
+        workspace_endpoints=workspace.endpoints,
         user_config=user_config_file(),
     )
+    spec, notes = choose_policy(spec, runs=workspace.root / "runs")
+    for note in notes:
+        _say(note)
     lines = _ProgressLines(console(is_stderr=True))
     try:
-        work = check_endpoint(spec, progress=CheckProgress(lines.begin, lines.finish))
+        work = check_endpoint(spec, progress=CheckProgress(lines.begin, lines.finish, _say))
         check = run_interruptible(work, on_give_up=lambda: None)
     finally:
         lines.close()
@@ -67,6 +72,14 @@ def check_command(
         print_json(document_of(check))
     else:
         _print(check, target=console())
+
+
+def _say(text: str) -> None:
+    from rich.text import Text
+
+    from arkdev.cli.terminal import printable
+
+    console(is_stderr=True).print(Text(printable(text), style="dim"), soft_wrap=True)
 
 
 def document_of(check: EndpointCheck) -> dict[str, Any]:

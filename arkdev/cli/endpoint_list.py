@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 _ANY_WIDTH = 1000
+_NO_MODEL = {"local": "newest trained, else tiny"}
 _HEADINGS = ("name", "url", "model", "key", "defined in")
 
 
@@ -74,7 +75,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
         (
             row["name"],
             row["url"] or "in this process",
-            row["model"] or "--model M",
+            row["model"] or _NO_MODEL.get(row["family"], "--model M"),
             _key_cell(row),
             row["source"],
         )

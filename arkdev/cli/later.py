@@ -14,9 +14,10 @@ _LATER = {
     "create cm": (_REMOTE, ""),
     "create um": (_REMOTE, ""),
     "create qm": (_REMOTE, ""),
-    "get mcj": (_REMOTE, "`arkdev show` shows the runs of this machine"),
     "get cm": (_REMOTE, ""),
-    "list": (_REMOTE, "`arkdev runs` lists the runs of this machine"),
+    "list cm": (_REMOTE, ""),
+    "list qm": (_REMOTE, ""),
+    "list resource_group": (_REMOTE, ""),
     "pull": (_REMOTE, ""),
     "upgrade": (_REMOTE, "upgrade arkdev with the tool that installed it"),
 }

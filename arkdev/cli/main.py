@@ -13,6 +13,7 @@ import select
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -32,21 +33,26 @@ _COMMANDS = (
     "runs",
     "replay",
     "debug",
+    "train",
     "forecast",
     "freeze",
     "schema",
-    "doctor",
+    "export",
+    "stop",
+    "watch",
 )
 """`arkdev.cli.<name>` registers its commands on the root; `runs` also brings `show`."""
 
-_GROUPS = ("test", "endpoint", "data", "faas", "get", "create")
+_GROUPS = ("test", "endpoint", "data", "faas", "get", "create", "list", "doctor")
 """`arkdev.cli.<name>.app` is the group `arkdev <name>`."""
 
 _GROUP_COMMANDS = (
     ("endpoint", "endpoint_list"),
     ("endpoint", "endpoint_check"),
+    ("get", "get_job"),
     ("test", "test_grader"),
     ("test", "test_pipeline_plugin"),
+    ("doctor", "doctor_tokens"),
 )
 """(group, module): the module registers its commands on that group."""
 
@@ -91,8 +97,9 @@ def build_root() -> typer.Typer:
     return app
 
 
+@cache
 def build_app() -> typer.Typer:
-    """Return the root app with every command registered."""
+    """Return the root app with every command registered. Made once: groups belong to modules."""
     app = build_root()
     groups = {name: import_module(f"arkdev.cli.{name}").app for name in _GROUPS}
     for name in _COMMANDS:

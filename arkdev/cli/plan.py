@@ -75,7 +75,8 @@ def plan(
         raise UsageError(unknown_name("backend", name, known=_backends()))
     keep_results_apart()  # a job.py may print
     with redirect_stdout(sys.stderr):
-        found = plan_job(load_job(Path.cwd(), job), BackendName(name))
+        read, workspace = load_job(Path.cwd(), job)
+        found = plan_job(read, BackendName(name), workspace=workspace)
     code = ExitCode.USAGE if found.problems else ExitCode.OK
     rows = [_backend_row(name, is_given=backend is not None), *_rows(found)]
     if as_json:

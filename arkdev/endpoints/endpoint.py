@@ -17,13 +17,18 @@ class ModelRequest:
     names (``max_new_tokens``, ``temperature``, ``top_p``, ``top_k``, ``thinking``, ``stop``,
     ``repetition_penalty``), and the endpoint writes them under its own wire names
     (`endpoints.parameters`). `seed` is an integer that fixes a scripted answer.
+    `scope` tells conversations apart: an answer goes on from tokens that the same scope was given.
+    `previous_response_id` is the ``id`` of the answer that is continued, where that is known. Both
+    are for endpoints that remember the tokens of their answers; neither is ever sent.
     `clock` is stopped while the request waits for a limit of ours.
     """
 
     body: dict[str, Any]
     sampling: dict[str, Any] = field(default_factory=dict)
     seed: int | None = None
+    scope: str = ""
     clock: CallClock = field(default_factory=CallClock, compare=False, repr=False)
+    previous_response_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ def assemble(text: str) -> dict[str, Any]:
 
 
 def _assembled(text: str) -> dict[str, Any]:
-    completion: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
+    chunks: list[dict[str, Any]] = []
     is_done = False
     for data in events_in(text):
         if data == "[DONE]":
@@ -58,6 +57,19 @@ def _assembled(text: str) -> dict[str, Any]:
         chunk = decode_event(data)
         if chunk.get("error"):
             return chunk
+        chunks.append(chunk)
+    completion = assemble_chunks(chunks)
+    choices = completion["choices"]
+    if not is_done and any(not choice.get("finish_reason") for choice in choices):
+        raise EventStreamError("the event stream ended before the answer was complete")
+    return completion
+
+
+def assemble_chunks(chunks: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return the completion that `chunks` make. Raises `EventStreamError` without a choice."""
+    completion: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
         _merge_top_level(completion, chunk)
         for part in chunk.get("choices") or ():
             if not isinstance(part, dict):
@@ -67,8 +79,6 @@ def _assembled(text: str) -> dict[str, Any]:
             _merge_choice(choice, part)
     if not choices:
         raise EventStreamError("the event stream holds no choices")
-    if not is_done and any(not choice.get("finish_reason") for choice in choices.values()):
-        raise EventStreamError("the event stream ended before the answer was complete")
     completion["object"] = "chat.completion"
     completion["choices"] = [_finished(choices[index]) for index in sorted(choices)]
     return completion
@@ -236,10 +246,15 @@ def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for piece in pieces(message.get(key) or ""):
             yield {key: piece}
     for index, call in enumerate(message.get("tool_calls") or ()):
-        function = call.get("function") or {}
-        yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
-        for piece in pieces(function.get("arguments") or ""):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        yield from call_deltas(call, index)
+
+
+def call_deltas(call: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
+    """Yield a complete tool call as deltas: its id and name, then its arguments in pieces."""
+    function = call.get("function") or {}
+    yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
+    for piece in pieces(function.get("arguments") or ""):
+        yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
 def pieces(text: str) -> Iterator[str]:

@@ -8,6 +8,8 @@ Families:
   SGLang and llama.cpp read: ``top_k``, ``repetition_penalty`` and, for ``thinking``, the chat
   template's ``enable_thinking``. A stricter server answers such a name with a 400 that names it.
 
+The family ``local``, the policy in this process, has no wire: it reads the contract's names.
+
 A parameter that a family cannot express is left out only when its value is what the endpoint does
 anyway; otherwise the request is refused here (docs/decisions.md, 12). The same table, for readers,
 is docs/sampling-parameters.md; a test compares the two.
@@ -22,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 from arkdev.errors import ConfigurationError
 
-Family: TypeAlias = Literal["scripted", "ark", "generic"]
+Family: TypeAlias = Literal["scripted", "ark", "generic", "local"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Which endpoint a name or a URL stands for, and how it is opened.
 
-Names are looked up in this order: built in (``scripted``, ``ark``), the workspace
+Names are looked up in this order: built in (``scripted``, ``local``, ``ark``), the workspace
 (``[endpoints.NAME]`` in arkworkspace.toml), the user's configuration (the same table in
 ``~/.config/arkdev/config.toml``). Anything that starts with ``http://`` or ``https://`` is a URL.
 Resolving reads no key and opens no connection; `open_endpoint` does.
@@ -47,7 +47,18 @@ ARK = EndpointSpec(
     family="ark",
     source="built in",
 )
-_BUILT_IN = {SCRIPTED.name: SCRIPTED, ARK.name: ARK}
+LOCAL = EndpointSpec(
+    name="local",
+    base_url=None,
+    model=None,
+    api_key_env=None,
+    family="local",
+    source="built in",
+    has_token_evidence=True,
+)
+"""The policy in this process, which `arkdev.flows.opening` opens."""
+
+_BUILT_IN = {spec.name: spec for spec in (SCRIPTED, LOCAL, ARK)}
 
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "max_in_flight")
 _FIELDS = ("base_url", "model", "api_key_env", "family", "has_token_evidence", "api", *_LIMITS)
@@ -115,15 +126,12 @@ def open_endpoint(
 
     `max_in_flight` calls may be under way at once, `timeout_s` bounds each of them. `skill` and
     `script` are for the scripted model alone. A remote endpoint without a model takes the one that
-    each call names (ROLL-38). Raises `ConfigurationError` when the key is missing.
+    each call names (ROLL-38). Raises `ConfigurationError` when the key is missing, and for
+    ``local``, which `arkdev.flows.opening` opens.
     """
-    if spec.base_url is None:
+    if spec.family == "scripted" and spec.base_url is None:
         return _open_scripted(spec, skill=skill, script=script)
-    if skill is not None or script is not None:
-        raise UsageError(
-            f"--skill and --script are for the scripted model; the endpoint is {spec.name!r}",
-            hint="Leave them out, or use --endpoint scripted.",
-        )
+    check_script_flags(spec, skill=skill, script=script)
     key = spec.api_key
     if spec.api_key_env:
         key = read_api_key(spec.api_key_env, keys_file=user_keys_file())
@@ -132,6 +140,15 @@ def open_endpoint(
         spec, api_key=key, max_in_flight=max_in_flight, timeout_s=timeout_s
     )
     return endpoint
+
+
+def check_script_flags(spec: EndpointSpec, *, skill: float | None, script: Path | None) -> None:
+    """Refuse flags of the scripted model for an endpoint that is another one."""
+    if skill is not None or script is not None:
+        raise UsageError(
+            f"--skill and --script are for the scripted model; the endpoint is {spec.name!r}",
+            hint="Leave them out, or use --endpoint scripted.",
+        )
 
 
 def _open_scripted(spec: EndpointSpec, *, skill: float | None, script: Path | None) -> Endpoint:

@@ -15,7 +15,7 @@ Every event has a ``sequence_number``, counted from 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from arkdev.endpoints.event_stream import EventStreamError, decode_event, events_in, pieces
 
@@ -31,8 +31,14 @@ _PARTS = {"output_text": ("text", "output_text"), "refusal": ("refusal", "refusa
 
 def response_events(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a complete Response as the events of a stream."""
-    for number, (name, fields) in enumerate(_events(response)):
-        yield {"type": f"response.{name}", **fields, "sequence_number": number}
+    for number, event in enumerate(_events(response)):
+        yield numbered(event, number)
+
+
+def numbered(event: Event, number: int) -> dict[str, Any]:
+    """Return an event as it is sent."""
+    name, fields = event
+    return {"type": f"response.{name}", **fields, "sequence_number": number}
 
 
 def assemble_response(text: str) -> dict[str, Any]:
@@ -54,53 +60,105 @@ def assemble_response(text: str) -> dict[str, Any]:
     raise EventStreamError("the event stream ended before the response was complete")
 
 
-_Event = tuple[str, dict[str, Any]]
+Event: TypeAlias = tuple[str, dict[str, Any]]
+"""Its name, without ``response.``, and its fields."""
 
 
-def _events(response: Mapping[str, Any]) -> Iterator[_Event]:
+def first_events(response: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield what comes before the output of `response`, whose output may not be known yet."""
     begun = {key: value for key, value in response.items() if key not in _NOT_AT_THE_START}
     begun |= {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     yield "created", {"response": begun}
     yield "in_progress", {"response": begun}
-    for index, item in enumerate(response["output"]):
-        yield from _item_events(item, index)
+
+
+def last_event(response: Mapping[str, Any]) -> Event:
+    """Return the event that ends the stream, with the whole Response."""
     status = response.get("status")
-    yield status if status in ("incomplete", "failed") else "completed", {"response": response}
+    return status if status in ("incomplete", "failed") else "completed", {"response": response}
 
 
-def _item_events(item: Mapping[str, Any], index: int) -> Iterator[_Event]:
-    kind, place = item.get("type"), {"item_id": item.get("id"), "output_index": index}
-    begun = {**item, **_EMPTY.get(kind, {}), "status": "in_progress"}
-    yield "output_item.added", {"item": begun, "output_index": index}
-    if kind == "message":
-        for number, part in enumerate(item["content"]):
-            yield from _part_events(part, {**place, "content_index": number})
-    elif kind == "reasoning":
-        for number, part in enumerate(item["summary"]):
-            yield from _summary_events(part, {**place, "summary_index": number})
-    elif kind == "function_call":
-        for piece in pieces(item["arguments"]):
-            yield "function_call_arguments.delta", {**place, "delta": piece}
-        done = {"name": item["name"], "arguments": item["arguments"]}
-        yield "function_call_arguments.done", {**place, **done}
-    yield "output_item.done", {"item": item, "output_index": index}
+def begin_item(item: Mapping[str, Any], index: int) -> Event:
+    """Return the event of an item of which nothing is known but its id, kind and name."""
+    begun = {**item, **_EMPTY.get(item.get("type"), {}), "status": "in_progress"}
+    return "output_item.added", {"item": begun, "output_index": index}
 
 
-def _part_events(part: Mapping[str, Any], place: dict[str, Any]) -> Iterator[_Event]:
+def end_item(item: Mapping[str, Any], index: int) -> Event:
+    """Return the event of an item that is complete."""
+    return "output_item.done", {"item": item, "output_index": index}
+
+
+def begin_part(part: Mapping[str, Any], place: Mapping[str, Any]) -> Event:
+    """Return the event of a part of a message (or a reasoning summary) that begins."""
+    if part["type"] == "summary_text":
+        return "reasoning_summary_part.added", {**place, "part": {**part, "text": ""}}
+    key, _ = _PARTS[part["type"]]
+    empty = {**part, key: "", **({"logprobs": []} if key == "text" else {})}
+    return "content_part.added", {**place, "part": empty}
+
+
+def more_of_part(kind: str, piece: str, place: Mapping[str, Any]) -> Event:
+    """Return the event of a piece of a part of the type `kind`."""
+    if kind == "summary_text":
+        return "reasoning_summary_text.delta", {**place, "delta": piece}
+    key, name = _PARTS[kind]
+    logprobs: dict[str, Any] = {"logprobs": []} if key == "text" else {}
+    return f"{name}.delta", {**place, "delta": piece, **logprobs}
+
+
+def end_part(part: Mapping[str, Any], place: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a part that is complete."""
+    if part["type"] == "summary_text":
+        yield "reasoning_summary_text.done", {**place, "text": part["text"]}
+        yield "reasoning_summary_part.done", {**place, "part": part}
+        return
     key, name = _PARTS[part["type"]]
-    is_text = key == "text"
-    empty = {**part, key: "", **({"logprobs": []} if is_text else {})}
-    yield "content_part.added", {**place, "part": empty}
-    for piece in pieces(part[key]):
-        yield f"{name}.delta", {**place, "delta": piece, **({"logprobs": []} if is_text else {})}
-    logprobs = {"logprobs": part.get("logprobs") or []} if is_text else {}
+    logprobs = {"logprobs": part.get("logprobs") or []} if key == "text" else {}
     yield f"{name}.done", {**place, key: part[key], **logprobs}
     yield "content_part.done", {**place, "part": part}
 
 
-def _summary_events(part: Mapping[str, Any], place: dict[str, Any]) -> Iterator[_Event]:
-    yield "reasoning_summary_part.added", {**place, "part": {**part, "text": ""}}
-    for piece in pieces(part["text"]):
-        yield "reasoning_summary_text.delta", {**place, "delta": piece}
-    yield "reasoning_summary_text.done", {**place, "text": part["text"]}
-    yield "reasoning_summary_part.done", {**place, "part": part}
+def call_arguments(item: Mapping[str, Any], place: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield the events of a function call's arguments."""
+    for piece in pieces(item["arguments"]):
+        yield "function_call_arguments.delta", {**place, "delta": piece}
+    done = {"name": item["name"], "arguments": item["arguments"]}
+    yield "function_call_arguments.done", {**place, **done}
+
+
+def parts_of(item: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, Any]]]:
+    """Yield the parts of a message or a reasoning item, each with its place within the item."""
+    if item.get("type") == "message":
+        for number, part in enumerate(item["content"]):
+            yield part, {"content_index": number}
+    elif item.get("type") == "reasoning":
+        for number, part in enumerate(item["summary"]):
+            yield part, {"summary_index": number}
+
+
+def _events(response: Mapping[str, Any]) -> Iterator[Event]:
+    yield from first_events(response)
+    for index, item in enumerate(response["output"]):
+        yield from item_events(item, index)
+    yield last_event(response)
+
+
+def item_events(item: Mapping[str, Any], index: int) -> Iterator[Event]:
+    """Yield the events of an item that is there as a whole."""
+    place = {"item_id": item.get("id"), "output_index": index}
+    yield begin_item(item, index)
+    for part, part_place in parts_of(item):
+        at = {**place, **part_place}
+        yield begin_part(part, at)
+        for piece in pieces(_text_of(part)):
+            yield more_of_part(part["type"], piece, at)
+        yield from end_part(part, at)
+    if item.get("type") == "function_call":
+        yield from call_arguments(item, place)
+    yield end_item(item, index)
+
+
+def _text_of(part: Mapping[str, Any]) -> str:
+    text: str = part["text" if part["type"] == "summary_text" else _PARTS[part["type"]][0]]
+    return text

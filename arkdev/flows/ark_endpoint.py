@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 
 from arkdev.endpoints.limits import within_limits
 from arkdev.endpoints.registry import open_endpoint, resolve_endpoint, user_config_file
+from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.faas_emulator.worker.wire import ARK_URL_VARIABLE
 from arkdev.flows.environment import environment
+from arkdev.flows.local_policy import choose_policy
+from arkdev.flows.opening import in_process_served
 from arkdev.job.workspace import Workspace
 from arkdev.plugin import redirect
 from arkdev.sessions.background import BackgroundLoop
@@ -38,13 +41,14 @@ class ArkEndpoint:
 
     def resolve(self, workspace: Workspace) -> EndpointSpec:
         """Raises `ConfigurationError` when there is no such endpoint."""
-        return resolve_endpoint(
+        spec = resolve_endpoint(
             self.name_or_url,
             model=self.model,
             api_key_env=self.api_key_env,
             workspace_endpoints=workspace.endpoints,
             user_config=user_config_file(),
         )
+        return choose_policy(spec, runs=workspace.root / "runs")[0]
 
 
 def envs_for_ark() -> dict[str, str]:
@@ -65,7 +69,7 @@ def ark_served_by(spec: EndpointSpec, *, say: Callable[[str], None]) -> Iterator
     """
     background = BackgroundLoop()
     background.start()
-    serve = _scripted if spec.base_url is None else _remote
+    serve = _in_process if spec.base_url is None else _remote
     try:
         with serve(spec, background, say) as (url, key):
             model = "" if spec.model in (None, spec.name) else f" ({spec.model})"
@@ -83,13 +87,13 @@ _Say = Callable[[str], None]
 
 
 @contextmanager
-def _scripted(spec: EndpointSpec, loop: BackgroundLoop, _say: _Say) -> Iterator[tuple[str, str]]:
-    server = import_module("arkdev.endpoints.scripted.server").ScriptedServer(model=spec.model)
-    url = _on(loop, server.start())
+def _in_process(spec: EndpointSpec, loop: BackgroundLoop, say: _Say) -> Iterator[tuple[str, str]]:
+    served = in_process_served(spec, skill=DEFAULT_SKILL, say=say)
+    url = _on(loop, served.__aenter__())
     try:
-        yield f"{url.removesuffix('/v1')}/api/v3", "scripted"
+        yield f"{url.removesuffix('/v1')}/api/v3", spec.name
     finally:
-        _on(loop, server.stop())
+        _on(loop, served.__aexit__(None, None, None))
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from arkdev.endpoints.keys import read_api_key
 from arkdev.endpoints.registry import user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import ConfigurationError
+from arkdev.flows.opening import in_process_served
 
 REQUEST_TIMEOUT_S = 60.0
 """What one request may take; a server that loads its model at the first one needs some time."""
@@ -51,9 +52,12 @@ class CheckProgress:
     on_findings: Callable[[list[Finding]], None] = lambda findings: None
     """Told what came of it."""
 
+    say: Callable[[str], None] = lambda text: None
+    """Told how a model was loaded that runs in this process."""
+
 
 async def check_endpoint(spec: EndpointSpec, *, progress: CheckProgress) -> EndpointCheck:
-    """Check `spec`; the built-in scripted model is served on a free port for that time.
+    """Check `spec`; a model that runs in this process is served on a free port for that time.
 
     Without a model the only one of the server's list is taken. Raises `ConfigurationError` when the
     model or the key is missing or refused, or when the URL has neither Chat Completions nor
@@ -62,7 +66,7 @@ async def check_endpoint(spec: EndpointSpec, *, progress: CheckProgress) -> Endp
     key = read_api_key(spec.api_key_env, keys_file=user_keys_file()) if spec.api_key_env else None
     http_target: Any = import_module("arkdev.endpoints.http_target")
     client_module: Any = import_module("arkdev.endpoints.capability_check.client")
-    async with _reachable(spec) as served:
+    async with _reachable(spec, progress) as served:
         target = http_target.HttpTarget(served, api_key=key, timeout_s=REQUEST_TIMEOUT_S)
         async with client_module.CheckClient(target) as client:
             model = served.model or await _only_model(client, spec)
@@ -136,18 +140,14 @@ def _is_in_vain(findings: dict[str, Finding], *, status: int | None) -> bool:
 
 
 @asynccontextmanager
-async def _reachable(spec: EndpointSpec) -> AsyncIterator[EndpointSpec]:
-    """`spec` with a URL: the scripted model has none until it is served."""
+async def _reachable(spec: EndpointSpec, progress: CheckProgress) -> AsyncIterator[EndpointSpec]:
+    """`spec` with a URL: a model in this process has none until it is served."""
     if spec.base_url is not None:
         yield spec
         return
-    server_module: Any = import_module("arkdev.endpoints.scripted.server")
-    server = server_module.ScriptedServer(skill=1.0)  # what it can do, not how often it errs
-    url = await server.start()
-    try:
+    # what it can do, not how often it errs
+    async with in_process_served(spec, skill=1.0, say=progress.say) as url:
         yield replace(spec, base_url=url)
-    finally:
-        await server.stop()
 
 
 async def _only_model(client: Any, spec: EndpointSpec) -> str:

@@ -6,23 +6,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from arkdev.endpoints.registry import ARK, resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import UsageError
 from arkdev.flows.concurrency import notes_on_rollouts_at_once, rollouts_at_once
-from arkdev.flows.debug_request import (
-    DEFAULT_BATCH_SIZE,
-    DEFAULT_NUM_GENERATIONS,
-    DebugRequest,
-)
+from arkdev.flows.debug_request import DebugRequest
 from arkdev.flows.debug_teachers import teacher_endpoint, teacher_names
 from arkdev.flows.environment import expect_judge, secrets_of
 from arkdev.flows.faas_plan import plan_faas
+from arkdev.flows.job_size import batches_of, num_generations_of, validation_of
 from arkdev.flows.limits import with_limits
+from arkdev.flows.local_policy import choose_policy
 from arkdev.flows.named_plugins import named_graders, named_rollout
-from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.resume import check_unchanged, find_resumable, flags_of, notes_on
 from arkdev.flows.test_plan import (
     PluginTestPlan,
     check_model,
@@ -167,6 +165,9 @@ class DebugPlan(PluginTestPlan):
         }
 
 
+_Plan = TypeVar("_Plan", bound=DebugPlan)
+
+
 def plan_debug(request: DebugRequest, *, job: Job | None = None) -> DebugPlan:
     """Resolve and check a rehearsal of the workspace's job, or of `job`.
 
@@ -179,8 +180,7 @@ def plan_debug(request: DebugRequest, *, job: Job | None = None) -> DebugPlan:
     if request.out is not None:
         raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
     reader = find_resumable(workspace.root / "runs", request.resume, kind=DebugPlan.kind)
-    flags = reader.manifest.settings.get("flags") or {}
-    again = request.with_flags(flags)
+    again = request.with_flags(flags_of(reader.manifest))
     assert isinstance(again, DebugRequest)
     plan = _resolved(again, workspace, job)
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
@@ -202,6 +202,33 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         job = _read(request, workspace)
     require_supported(job, BackendName.DEBUG)
     endpoint = _endpoint(request, workspace, job, notes)
+    return composed(
+        DebugPlan,
+        request,
+        workspace,
+        job=job,
+        notes=notes,
+        endpoint=endpoint,
+        teacher=teacher_endpoint(request, workspace, job, notes),
+        teachers=teacher_names(job),
+        tokenizer=open_tokenizer(request.tokenizer) if request.tokenizer else None,
+    )
+
+
+def composed(
+    kind: type[_Plan],
+    request: DebugRequest,
+    workspace: Workspace,
+    *,
+    job: Job,
+    notes: list[str],
+    endpoint: EndpointSpec,
+    **more: Any,
+) -> _Plan:
+    """Return a plan of this kind: the job's plugins loaded, its data read and put into steps.
+
+    `more` are fields of the kind's own. Raises `ConfigurationError` for whatever cannot run.
+    """
     expect_judge(endpoint)
     rollout, envs = named_rollout(request, job, root=workspace.root)
     check_model(endpoint, rollout)
@@ -211,10 +238,10 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
     all_envs = envs_of_run([envs, *(envs for _, envs in graders)], faas)
     notes += check_tracing(all_envs, is_asked_for=request.trace)
     data = load_job_samples(job.config.data, workspace=workspace, seed=request.seed or 0)
-    batches = _batches(request, job, len(data.training), notes)
+    batches = batches_of(request, job, len(data.training), notes)
     asked = request.concurrency or batches.batch_size
     concurrency = rollouts_at_once(asked, rollout)
-    plan = DebugPlan(
+    plan = kind(
         request=request,
         workspace=workspace,
         job=job,
@@ -224,7 +251,7 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         files=_files(job, workspace),
         line=None,
         num_samples=0,
-        num_generations=_num_generations(request, job, notes),
+        num_generations=num_generations_of(request, job, notes),
         concurrency=concurrency,
         context=context_of(job),
         envs=all_envs,
@@ -233,10 +260,8 @@ def _resolved(request: DebugRequest, workspace: Workspace, job: Job | None) -> D
         warnings=tuple(w for found in data.invalid.values() for w in found.warnings()),
         data=data,
         batches=batches,
-        teacher=teacher_endpoint(request, workspace, job, notes),
-        teachers=teacher_names(job),
-        tokenizer=open_tokenizer(request.tokenizer) if request.tokenizer else None,
-        **_validation(request, job, data, notes),
+        **validation_of(request, job, data, notes),
+        **more,
     )
     return replace(
         plan,
@@ -297,13 +322,16 @@ def _endpoint(
                 "the scripted model answers: the job has no debug_config, and there is no "
                 "--endpoint"
             )
-        return resolve_endpoint(
+        named = resolve_endpoint(
             request.endpoint,
             model=request.model,
             api_key_env=request.api_key_env,
             workspace_endpoints=workspace.endpoints,
             user_config=user_config_file(),
         )
+        spec, of_model = choose_policy(named, runs=workspace.root / "runs")
+        notes += of_model
+        return spec
     if request.api_key_env is not None:
         raise UsageError(
             "--api-key-env belongs to an --endpoint; the job's debug_config brings its own key",
@@ -319,62 +347,3 @@ def _endpoint(
         source=job.place(("debug_config",)),
         api_key=given.apikey,
     )
-
-
-def _batches(request: DebugRequest, job: Job, num_samples: int, notes: list[str]) -> BatchPlan:
-    batch_size = request.batch_size or job.batch_size
-    if request.batch_size is not None and job.batch_size not in (None, request.batch_size):
-        notes.append(f"batch_size is {request.batch_size} here, {job.batch_size} in the job")
-    if batch_size is None:
-        batch_size = DEFAULT_BATCH_SIZE
-        notes.append(f"the job gives no batch_size, whose default is not known: {batch_size} here")
-    steps = request.steps or job.hyperparameters.get("num_steps")
-    if request.steps is not None and "num_steps" in job.hyperparameters:
-        wanted = job.hyperparameters["num_steps"]
-        if wanted != request.steps:
-            notes.append(f"num_steps is {request.steps} here, {wanted} in the job")
-    if steps is None:
-        notes.append("the job gives no num_steps, whose default is not known: one epoch is run")
-    return BatchPlan(
-        num_samples=num_samples,
-        batch_size=batch_size,
-        seed=request.seed or 0,
-        num_steps=steps if isinstance(steps, int) else None,
-        num_epochs=None if isinstance(steps, int) else 1,
-    )
-
-
-def _num_generations(request: DebugRequest, job: Job, notes: list[str]) -> int:
-    asked, of_job = request.num_generations, job.num_generations
-    if asked is not None:
-        if of_job not in (None, asked):
-            notes.append(f"num_generations is {asked} here, {of_job} in the job")
-        return asked
-    if of_job is not None:
-        return of_job
-    notes.append(
-        "the job gives no num_generations, whose default is not known: "
-        f"{DEFAULT_NUM_GENERATIONS} here"
-    )
-    return DEFAULT_NUM_GENERATIONS
-
-
-def _validation(
-    request: DebugRequest, job: Job, data: JobSamples, notes: list[str]
-) -> dict[str, Any]:
-    values = job.hyperparameters
-    every, generations = values.get("test_every_n_steps"), values.get("test_num_generations")
-    size = len(data.validation) if data.validation is not None else 0
-    if not size:
-        if request.validation_limit is not None:
-            raise UsageError("--validation-limit: the job has no validation set")
-    elif request.validation_limit is not None and request.validation_limit < size:
-        notes.append(f"{request.validation_limit} of {size} samples of the validation set are run")
-        size = request.validation_limit
-    if size and every is None:
-        notes.append("the job gives no test_every_n_steps: one round of validation, at the end")
-    return {
-        "num_validation": size,
-        "test_every": every if isinstance(every, int) else None,
-        "test_num_generations": generations if isinstance(generations, int) else 1,
-    }

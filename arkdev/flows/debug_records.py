@@ -36,6 +36,10 @@ class StepSettings:
     norm_tokens: int | None = None
     counts_critic_tokens: bool = False
     """Whether a tokenizer counts what the critic is given; else it is estimated."""
+    masks_truncated: bool = False
+    """Whether answers that were cut at max_new_tokens are out of the loss."""
+    filters_zero_variance: bool = False
+    """Whether groups without a signal are out of the batch."""
 
     @classmethod
     def of(cls, plan: DebugPlan) -> StepSettings:
@@ -46,7 +50,14 @@ class StepSettings:
             loss_mode(job),
             norm_tokens=most_answer_tokens(job),
             counts_critic_tokens=plan.tokenizer is not None,
+            masks_truncated=bool(job.hyperparameters.get("mask_truncated")),
+            filters_zero_variance=bool(job.hyperparameters.get("filter_zero_variance")),
         )
+
+    def composed(self, batch: Batch, content: StepContent) -> TrainingBatch:
+        """Return what of a step's groups is trained on. Raises what `compose_batch` raises."""
+        composed = compose_batch(batch, content.groups)
+        return composed.with_signal if self.filters_zero_variance else composed
 
 
 def loss_mode(job: Job) -> LossAggMode | None:
@@ -83,11 +94,12 @@ def step_record(
         estimated=(f"{TRAIN}/{CRITIC_TOKENS}",) if estimated else (),
     )
     try:
-        trained = compose_batch(batch, content.groups)
+        composed = compose_batch(batch, content.groups)
+        trained = settings.composed(batch, content)
     except PluginResultError as error:
         return replace(whole, failure=f"{error.message} ({error.hint})")
     if settings.method.is_grpo:
-        metrics = step_metrics(content, phase=TRAIN, advantages=trained.advantages.values())
+        metrics = step_metrics(content, phase=TRAIN, advantages=composed.advantages.values())
     loss = None
     if settings.mode is not None and not trained.is_skipped:
         members = members_of(
@@ -100,11 +112,11 @@ def step_record(
         metrics |= {f"{TRAIN}/{name}": value for name, value in loss.metrics().items()}
     return replace(
         whole,
-        num_kept=len(trained.groups),
-        num_without_signal=trained.num_without_signal if settings.method.is_grpo else None,
-        dropped=_counted(trained.dropped.values()),
+        num_kept=len(composed.groups),
+        num_without_signal=composed.num_without_signal if settings.method.is_grpo else None,
+        dropped=_counted(composed.dropped.values()),
         metrics=metrics,
-        message=_message(trained, is_grpo=settings.method.is_grpo),
+        message=_message(composed, is_grpo=settings.method.is_grpo),
         loss=loss,
     )
 

@@ -6,6 +6,7 @@ from arkdev.endpoints.registry import resolve_endpoint, user_config_file
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
 from arkdev.flows.debug_request import DebugRequest
+from arkdev.flows.local_policy import choose_policy
 from arkdev.job.job import Job
 from arkdev.job.pipelines import OPDPipeline
 from arkdev.job.workspace import Workspace
@@ -45,6 +46,8 @@ def teacher_endpoint(
         workspace_endpoints=workspace.endpoints,
         user_config=user_config_file(),
     )
+    spec, of_model = choose_policy(spec, runs=workspace.root / "runs")
+    notes += (f"teachers: {note}" for note in of_model)
     if spec.base_url and not spec.model:
         raise UsageError(
             f"the teacher's endpoint {spec.name!r} needs a model",

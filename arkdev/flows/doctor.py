@@ -19,10 +19,11 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from arkdev import __version__
+from arkdev.backends.local.packages import SAMPLING, require_packages
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import list_endpoints, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode
+from arkdev.errors import ArkdevError, EndpointError, EngineError, ExitCode, MissingExtraError
 from arkdev.faas_emulator.engines.engine_addresses import HOW_TO_START, engine_addresses
 from arkdev.faas_emulator.requirement_files.platforms import target
 from arkdev.faas_emulator.requirement_files.requirements import judge_requirements
@@ -255,6 +256,11 @@ async def _endpoints(workspace: Workspace | None) -> list[Check]:
 async def _endpoint(spec: EndpointSpec) -> Check:
     """Connect to an endpoint. An unreachable one is a warning: no command may need it."""
     name = f"endpoint {spec.name}"
+    if spec.family == "local":
+        try:
+            require_packages(SAMPLING, purpose="it")
+        except MissingExtraError as error:
+            return Check(name, Status.NOTE, error.message, error.hint)
     if spec.base_url is None:
         return Check(name, Status.OK, "in this process")
     target: Any = import_module("arkdev.endpoints.http_target")

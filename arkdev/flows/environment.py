@@ -94,14 +94,16 @@ def expect_judge(spec: EndpointSpec) -> None:
 
 
 def _has_scripted_judge(spec: EndpointSpec) -> bool:
-    return spec.family == "scripted" and not os.environ.get("ARK_BASE_URL")
+    return spec.family in ("scripted", "local") and not os.environ.get("ARK_BASE_URL")
 
 
 @asynccontextmanager
 async def judge_environment(
     spec: EndpointSpec, loop: asyncio.AbstractEventLoop
 ) -> AsyncIterator[Any | None]:
-    """Let graders that call a model reach a scripted one, served on `loop`, in a scripted test.
+    """Let graders that call a model reach a scripted one, served on `loop`, in an offline test.
+
+    A policy on this machine is no judge of itself: there too the scripted model stands in.
 
     Sets ARK_BASE_URL, and ARK_API_KEY unless it is set, and redirects calls to Ark's public hosts.
     Yields the `ScriptedServer`; None, with nothing changed, when the test's endpoint is another or

@@ -17,6 +17,7 @@ from arkdev.runs.reader import RunReader
 KINDS = ("debug", "test")
 _OTHER_SIGNAL = {"PPO": "a critic", "OPD": "a teacher", "OPDLoRA": "a teacher"}
 _SCRIPTED = "scripted"
+_LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def _notes(reader: RunReader, run: ObservedRun, size: JobSize) -> list[str]:
         notes.append(f"the run is {reader.status}: this is what it had finished")
     if (settings.get("endpoint") or {}).get("name") == _SCRIPTED:
         notes.append("the scripted model answered: a real one has other times, tokens and rewards")
+    if (settings.get("endpoint") or {}).get("name") == _LOCAL:
+        notes.append("a model on this machine answered: the platform's has other times and tokens")
     if settings.get("inject"):
         notes.append(f"faults were injected: {settings['inject']}")
     method = _method(settings)

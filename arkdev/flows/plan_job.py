@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.flows.debug_request import DEFAULT_BATCH_SIZE, DEFAULT_NUM_GENERATIONS
+from arkdev.flows.train_request import DEFAULT_MODEL
 from arkdev.job.capabilities import COMES_WITH, GENERAL_DIFFERENCES, BackendName, Effect, Support
 from arkdev.job.catalogue import catalogue
 from arkdev.job.effects import KeyEffect, effects_of, refusals, without_default
 from arkdev.job.job import Job
+from arkdev.job.local_values import LocalJob, local_job
 from arkdev.job.problems import Problem
 from arkdev.job.reader import read_job, require_job_file
-from arkdev.job.workspace import find_workspace
+from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.plugin import ark_sdk
 
 
@@ -45,34 +47,42 @@ class JobPlan:
         return effect.capability.on(self.backend)
 
 
-def load_job(start: Path, path: Path | None) -> Job:
+def load_job(start: Path, path: Path | None) -> tuple[Job, Workspace]:
     """Return the job of the workspace that `start` lies in, or the one in `path`.
 
     Raises `JobError` when there is none or it is wrong. A job.py is run, with `ark_sdk` to import.
     """
-    root = find_workspace(start, job=path).root
+    workspace = find_workspace(start, job=path)
     ark_sdk.install()
-    job = read_job(root, require_job_file(root, path))
+    job = read_job(workspace.root, require_job_file(workspace.root, path))
     assert job is not None
-    return job
+    return job, workspace
 
 
-def plan_job(job: Job, backend: BackendName) -> JobPlan:
-    """Return what `job` would run on `backend`; nothing is started and no plugin is imported."""
-    effects = tuple(effects_of(job))
+def plan_job(job: Job, backend: BackendName, *, workspace: Workspace) -> JobPlan:
+    """Return what `job` would run on `backend`; nothing is started and no plugin is imported.
+
+    Raises `JobError` for what the workspace says of training on this machine and cannot be.
+    """
+    local = None
+    if backend is BackendName.LOCAL and job.customization_type.is_grpo:
+        local = local_job(job, workspace, flags={})
+    effects = tuple(effects_of(job, local))
     return JobPlan(
         job=job,
         backend=backend,
         effects=effects,
-        work=tuple(_work(job, backend)),
+        work=tuple(_work(local.job if local else job, backend)),
         differences=tuple(_differences(job, effects)),
-        notes=tuple(_notes(job, backend)),
-        problems=tuple(refusals(job, backend)),
+        notes=tuple(_notes(job, backend, local)),
+        problems=tuple(refusals(job, backend, local)),
     )
 
 
 def _work(job: Job, backend: BackendName) -> list[str]:
     model = f"{job.model_name} {job.model_version}" if job.model_name else job.custom_model_id
+    if backend is BackendName.LOCAL:
+        model = f"{DEFAULT_MODEL}, which stands for {model}"
     lines = [f"{job.customization_type} on {model}"]
     if job.customization_type.is_rl:
         lines.append(_steps(job, backend))
@@ -86,13 +96,14 @@ def _steps(job: Job, backend: BackendName) -> str:
     """What a debug run takes for what the job leaves open is known; the platform's is not."""
     steps = job.hyperparameters.get("num_steps")
     samples, rollouts = job.batch_size, job.num_generations
-    if backend is BackendName.DEBUG:
+    if backend is not BackendName.REMOTE:
         missing = [
             name
             for name in ("num_steps", "batch_size", "num_generations")
             if name not in job.hyperparameters
         ]
-        own = f"; a debug run's own, as the job gives no {', '.join(missing)}" if missing else ""
+        whose = "a debug run's own" if backend is BackendName.DEBUG else "arkdev's own"
+        own = f"; {whose}, as the job gives no {', '.join(missing)}" if missing else ""
         samples = samples or DEFAULT_BATCH_SIZE
         rollouts = rollouts or DEFAULT_NUM_GENERATIONS
         begin = "one epoch in steps" if steps is None else _count(steps, "step")
@@ -124,11 +135,12 @@ def _told(effect: Effect) -> str:
     return f"refused: {effect.text}" if effect.support is Support.REFUSED else effect.text
 
 
-def _notes(job: Job, backend: BackendName) -> list[str]:
+def _notes(job: Job, backend: BackendName, local: LocalJob | None) -> list[str]:
     notes = [COMES_WITH[backend]] if backend in COMES_WITH else []
+    notes += local.notes if local is not None else ()
     notes += job.inferred
     notes += job.warnings
-    unknown = without_default(job)
+    unknown = without_default(local.job if local is not None else job)
     if unknown:
         notes.append(
             "not given, and the default is not publicly known: "

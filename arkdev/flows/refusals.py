@@ -45,7 +45,8 @@ class RefusalWatch:
         self._num_unanswered = 0
         """Calls in a row that were given up."""
         self._last_unanswered: EndpointUnreachableError | None = None
-        self._stop: Callable[[], object] | None = None
+        self._stops: set[Callable[[], object]] = set()
+        """Of each piece of work that is under way."""
 
     async def complete(self, request: ModelRequest) -> dict[str, Any]:
         """Answer one request; raises as the watched endpoint does."""
@@ -77,7 +78,11 @@ class RefusalWatch:
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        self._stop = lambda: loop.call_soon_threadsafe(task.cancel)
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(task.cancel)
+
+        self._stops.add(stop)
         try:
             await task
         except asyncio.CancelledError:
@@ -85,6 +90,12 @@ class RefusalWatch:
             if refusal is not None and task.cancelled() and not _is_cancelled_from_outside():
                 raise refusal from None
             raise
+        finally:
+            self._stops.discard(stop)
+
+    def _end_all(self) -> None:
+        for stop in list(self._stops):
+            stop()
 
     def _count(self, error: EndpointResponseError) -> None:
         with self._lock:
@@ -95,8 +106,8 @@ class RefusalWatch:
                 return
             self._refusals.append(error)
             is_enough = self._refusal() is not None
-        if is_enough and self._stop is not None:
-            self._stop()
+        if is_enough:
+            self._end_all()
 
     def _note_answer(self, request: ModelRequest) -> None:
         with self._lock:
@@ -112,8 +123,8 @@ class RefusalWatch:
             self._num_unanswered += 1
             self._last_unanswered = error
             is_enough = self._silence() is not None
-        if is_enough and self._stop is not None:
-            self._stop()
+        if is_enough:
+            self._end_all()
 
     def _silence(self) -> EndpointError | None:
         """What to raise when enough calls in a row got no answer."""

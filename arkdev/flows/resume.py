@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from arkdev.endpoints.registry import LOCAL
 from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader, find_run
 from arkdev.runs.records import Manifest
@@ -17,7 +18,7 @@ from arkdev.runs.resume import check_resumable, finished_groups
 
 _MAY_CHANGE = ("concurrency", "limits", "flags", "training")
 """`training` follows from the job file, which is compared itself, and from other settings."""
-_KINDS = {"test": "a test of plugins", "debug": "a debug run"}
+_KINDS = {"test": "a test of plugins", "debug": "a debug run", "train": "a training"}
 _MISSING = object()
 
 
@@ -48,6 +49,19 @@ def check_unchanged(
         hint="put it back as it was, or start a new run without --resume",
         problems=tuple(problems),
     )
+
+
+def flags_of(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the flags to go on with.
+
+    A policy in this process that was chosen by default (`flows.local_policy`) stays: another run
+    may be the newest by now.
+    """
+    flags = manifest.settings.get("flags") or {}
+    endpoint = manifest.settings.get("endpoint") or {}
+    if flags.get("endpoint") == LOCAL.name and endpoint.get("model"):
+        return {"model": endpoint["model"], **flags}
+    return flags
 
 
 def notes_on(reader: RunReader, *, num_samples: int, concurrency: int) -> tuple[str, ...]:

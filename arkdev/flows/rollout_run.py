@@ -1,4 +1,4 @@
-"""The path of a sample, as `test` and `debug` share it: services, instruments, run folder, engines.
+"""The path of a sample, which `test`, `debug` and `train` share: services, run folder, engines.
 
 Everything that surrounds rollouts while they run is opened here, once for a run; what is run, and
 in which order, is the flow's own. An engine serves one phase of one step: plugins are told of both
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from arkdev.endpoints.endpoint import Endpoint
 from arkdev.errors import EndpointError
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.faas import Told, functions_host
@@ -184,8 +185,11 @@ async def rollout_run(
     *,
     retries: RetryPolicy | None = None,
     validation: RunStatistics | None = None,
+    endpoint: Endpoint | None = None,
 ) -> AsyncIterator[RolloutRun]:
     """Open a run: all that `plan` asks for runs or watches until the block ends.
+
+    `endpoint` is one that is open already, in place of the plan's.
 
     Raises `ConfigurationError` when the endpoint cannot be opened, and `EndpointUnreachableError`
     when nothing listens there (no run folder is made then). When the block raises, the run folder
@@ -202,7 +206,7 @@ async def rollout_run(
     async with AsyncExitStack() as stack:
         stack.enter_context(current_task_hidden())
         services = await stack.enter_async_context(
-            running_services(plan, observer, retries or RetryPolicy())
+            running_services(plan, observer, retries or RetryPolicy(), endpoint=endpoint)
         )
         source = await stack.enter_async_context(
             instance_source(plan.faas, say=observer.on_progress)
@@ -277,7 +281,11 @@ def open_run(plan: PluginTestPlan) -> RunWriter:
     """Make the run's folder, or open the one that is gone on with."""
     if plan.resumed is not None:
         return resume_run(
-            plan.resumed, secrets=plan.secrets, concurrency=plan.concurrency, versions=versions()
+            plan.resumed,
+            secrets=plan.secrets,
+            from_step=plan.resumed_step,
+            concurrency=plan.concurrency,
+            versions=versions(),
         )
     return RunWriter.create(
         plan.workspace.root / "runs",

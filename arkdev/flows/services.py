@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.endpoints.registry import open_endpoint
 from arkdev.flows.limits import LimitsInForce, limits_in_force
+from arkdev.flows.opening import Opening, open_any
 from arkdev.flows.recording import PluginTestObserver
 from arkdev.flows.refusals import RefusalWatch
 from arkdev.flows.test_plan import PluginTestPlan
@@ -36,16 +36,25 @@ class Services:
 
 @asynccontextmanager
 async def running_services(
-    plan: PluginTestPlan, observer: PluginTestObserver, retries: RetryPolicy
+    plan: PluginTestPlan,
+    observer: PluginTestObserver,
+    retries: RetryPolicy,
+    *,
+    endpoint: Endpoint | None = None,
 ) -> AsyncIterator[Services]:
-    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls."""
-    opened = open_endpoint(
-        plan.endpoint,
+    """Run what the sessions share: the endpoint, the gateway and the loop of blocking calls.
+
+    `endpoint` is one that is open already, in place of the plan's; it is closed here all the same.
+    """
+    opening = Opening(
         max_in_flight=plan.max_in_flight,
         timeout_s=_MODEL_CALL_TIMEOUT_S,
         skill=plan.request.skill,
         script=plan.request.script,
+        is_deterministic=plan.request.seed is not None,
+        say=observer.on_progress,
     )
+    opened = endpoint or await open_any(plan.endpoint, opening)
     background = BackgroundLoop()
     background.start()
     limits = limits_in_force(
@@ -55,13 +64,13 @@ async def running_services(
         background=background,
         adaptive_up_to=plan.max_in_flight if plan.request.adaptive else None,
     )
-    endpoint = RefusalWatch(limits.endpoint, sends_per_call=retries.max_retries + 1)
+    watched = RefusalWatch(limits.endpoint, sends_per_call=retries.max_retries + 1)
     gateway = import_module("arkdev.sessions.gateway").Gateway()
     try:
-        await endpoint.check_reachable()
+        await watched.check_reachable()
         await background.call(gateway.start())
         sessions = SessionServices(
-            endpoint=endpoint,
+            endpoint=watched,
             gateway_url=gateway.url,
             blocking_loop=background.loop,
             retries=retries,
@@ -69,9 +78,9 @@ async def running_services(
             faults=plan.faults,
             looks_beside=plan.looks_for_leaks,
         )
-        yield Services(sessions=sessions, door=gateway, endpoint=endpoint, limits=limits)
+        yield Services(sessions=sessions, door=gateway, endpoint=watched, limits=limits)
     finally:
-        await asyncio.shield(_closed(gateway, background, endpoint))
+        await asyncio.shield(_closed(gateway, background, watched))
 
 
 async def _closed(gateway: Any, background: BackgroundLoop, endpoint: Endpoint) -> None:

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint, ModelRequest
-from arkdev.endpoints.registry import open_endpoint
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import EndpointError
 from arkdev.flows.debug_checks import Lesson
 from arkdev.flows.distilling import MAX_TURNS, distill
+from arkdev.flows.opening import Opening, open_any
 from arkdev.harness.advantages import Advantage
 from arkdev.harness.contexts import policy_answers
 
@@ -101,7 +101,7 @@ async def teaching(
     if spec is None:
         yield None
         return
-    endpoint = open_endpoint(spec, max_in_flight=max_in_flight, timeout_s=_TIMEOUT_S)
+    endpoint = await open_any(spec, Opening(max_in_flight=max_in_flight, timeout_s=_TIMEOUT_S))
     try:
         await endpoint.check_reachable()
         yield Teaching(endpoint, max_in_flight)

@@ -14,8 +14,9 @@ from arkdev.flows.environment import expect_judge, resolved_endpoint, secrets_of
 from arkdev.flows.faas_plan import FaasPlan, envs_of_all, plan_faas
 from arkdev.flows.fingerprints import fingerprints, text_fingerprint
 from arkdev.flows.limits import most_in_flight, recorded_limits, with_limits
+from arkdev.flows.local_policy import choose_policy
 from arkdev.flows.named_plugins import DEFAULT_ROLLOUT, named_graders, named_rollout
-from arkdev.flows.resume import check_unchanged, find_resumable, notes_on
+from arkdev.flows.resume import check_unchanged, find_resumable, flags_of, notes_on
 from arkdev.flows.taping import OpenTape, open_tape
 from arkdev.flows.test_request import PluginTestRequest, check_flags, shown
 from arkdev.flows.test_samples import find_samples
@@ -77,6 +78,8 @@ class PluginTestPlan:
     notes: tuple[str, ...] = ()
     resumed: Path | None = None
     """Folder of the run that is gone on with; None for a new one."""
+    resumed_step: int | None = None
+    """Of a training that is gone on with: its first step that is done anew."""
     earlier_stalls: tuple[StallRecord, ...] = ()
     """What its parts found that were not killed."""
     tape: OpenTape | None = None
@@ -213,8 +216,7 @@ def plan_test(request: PluginTestRequest) -> PluginTestPlan:
     if request.out is not None:
         raise UsageError("--out is for a new run; a resumed one goes on in its own folder")
     reader = find_resumable(workspace.root / "runs", request.resume, kind=PluginTestPlan.kind)
-    flags = reader.manifest.settings.get("flags") or {}
-    plan = _new_plan(request.with_flags(flags), workspace)
+    plan = _new_plan(request.with_flags(flags_of(reader.manifest)), workspace)
     settings = recorded_settings(plan.settings(), secrets=plan.secrets)
     check_unchanged(reader.manifest, settings=settings, hashes=plan.hashes())
     notes = notes_on(reader, num_samples=plan.num_samples, concurrency=plan.concurrency)
@@ -241,7 +243,10 @@ def _new_plan(request: PluginTestRequest, workspace: Workspace) -> PluginTestPla
 def _resolved(request: PluginTestRequest, workspace: Workspace) -> PluginTestPlan:
     faults = faults_of(request)
     notes = serve_ark_sdk(request)
-    endpoint = resolved_endpoint(request, workspace)
+    endpoint, of_model = choose_policy(
+        resolved_endpoint(request, workspace), runs=workspace.root / "runs"
+    )
+    notes = (*notes, *of_model)
     expect_judge(endpoint)  # before any plugin is imported
     job = read_job(workspace.root, request.job)
     rollout, envs = named_rollout(request, job, root=workspace.root)

@@ -14,7 +14,7 @@ The rules, from the contract:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arkdev.harness.advantages import Advantage, batch_advantages
 from arkdev.job.batches import Batch
@@ -48,6 +48,16 @@ class TrainingBatch:
     def _has_signal(self, group: GroupRecord) -> bool:
         own = (self.advantages.get(trajectory_id, 0.0) for trajectory_id in group.trajectory_ids)
         return any(any(value) if isinstance(value, tuple) else value for value in own)
+
+    @property
+    def with_signal(self) -> TrainingBatch:
+        """The same without the groups all of whose advantages are 0, which leave the loss and what
+        it is divided by (Yu et al. 2025, arXiv:2503.14476, section 3.2; there others take their
+        place, here nothing does)."""
+        groups = tuple(group for group in self.groups if self._has_signal(group))
+        names = {name for group in groups for name in group.trajectory_ids}
+        advantages = {name: value for name, value in self.advantages.items() if name in names}
+        return replace(self, groups=groups, advantages=advantages)
 
     @property
     def message(self) -> str:

@@ -279,6 +279,7 @@ class _Kept:
     def fields(self) -> dict[str, Any]:
         """Return the fields of a `TrajectoryRecord` that come from the conversation."""
         usage = self.conversation.usage
+        versions = [t.policy_version for t in self.turns if t.policy_version is not None]
         return {
             "messages": tuple(self.messages),
             "usage": usage.model_dump() if usage else None,
@@ -287,6 +288,7 @@ class _Kept:
             "config": self.config,
             "turns": self.turns,
             "warnings": self.warnings,
+            "policy_version": min(versions, default=None),
         }
 
 

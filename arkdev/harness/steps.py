@@ -89,6 +89,8 @@ class StepContent:
     num_critic_tokens: int = 0
     counted: dict[str, Counted] = field(default_factory=dict)
     """By trajectory id."""
+    num_truncated: int = 0
+    """Trajectories with an answer that was cut at its most tokens."""
 
 
 def why_it_left(group: GroupRecord) -> str:
@@ -123,6 +125,9 @@ def step_metrics(
     if content.num_counted:
         mean = content.num_tokens / content.num_counted
         metrics[f"{phase}/completion_tokens.mean"] = mean
+    if content.num_trajectories:
+        share = content.num_truncated / content.num_trajectories
+        metrics[f"{phase}/truncated_ratio"] = share
     if has_critic:
         metrics[f"{phase}/{CRITIC_TOKENS}"] = float(content.num_critic_tokens)
     return metrics

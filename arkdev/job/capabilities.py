@@ -5,8 +5,7 @@ that backend make an error of it, with the nearest setting that works. Keys with
 work that are no pretence either (a label, a learning rate in a debug run) are `RECORDED`, and said.
 
 ``debug`` is a debug run of arkdev; ``local`` is training by arkdev on this machine; ``remote`` is a
-job on the platform. What local and remote do is taken from the platform's documents and arkdev's
-design; `COMES_WITH` has those that arkdev cannot start yet.
+job on the platform, as its documents say. `COMES_WITH` has those that arkdev cannot start yet.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class BackendName(StrEnum):
 
 
 COMES_WITH = {
-    BackendName.LOCAL: "training on this machine is not built yet; this is what it will do",
     BackendName.REMOTE: "submission to the platform is not built yet; this is what its documents "
     "say",
 }
@@ -94,12 +92,14 @@ def _same(effect: Effect) -> Capability:
 
 
 _ON_PLATFORM = "the data is on the platform, out of reach from here"
-_NO_PRESETS = "preset data is on the platform, out of reach from here"
 _FILES_INSTEAD = "name local_files"
 _IN_PROCESS = "runs in arkdev's process; time limits hold"
 _AS_FUNCTION = "runs as a cloud function of the size that its Runtime says"
 _LABEL = "a label"
 _NO_WEIGHTS = "a debug run changes no weights"
+_STAND_INS = "the files that arkworkspace.toml names for the ids; without them an error"
+_GRPO_ONLY = "this machine trains with GRPO so far; PPO and OPD come with what is built next"
+_GRPO = "customization_type GRPO or GRPOLoRA; arkdev debug rehearses the job as it is"
 
 _DATA_FORMS = {
     "local_files": Capability(
@@ -118,16 +118,12 @@ _DATA_FORMS = {
         _used("these objects are read"),
     ),
     "datasets": Capability(
-        _partly("the files that arkworkspace.toml names for the ids; without them an error"),
-        _refused(_ON_PLATFORM, _FILES_INSTEAD),
+        _partly(_STAND_INS),
+        _partly(_STAND_INS),
         _used("these datasets are mixed by multiplier or sample_count"),
     ),
 }
-_PRESETS = Capability(
-    _partly("the files that arkworkspace.toml names for the ids; without them an error"),
-    _refused(_NO_PRESETS, "take preset_dataset out, or add the samples to local_files"),
-    _used("preset data is mixed in"),
-)
+_PRESETS = Capability(_partly(_STAND_INS), _partly(_STAND_INS), _used("preset data is mixed in"))
 _TOLERANCE = _same(_used("so many invalid records are left out; more of them stop the job"))
 
 KEYS: Mapping[str, Capability] = {
@@ -189,7 +185,7 @@ KEYS: Mapping[str, Capability] = {
     ),
     "custom_rl_pipeline.teachers": Capability(
         _partly("names are checked against the rollouts'; a teacher endpoint answers"),
-        _partly("a model on this machine stands for each teacher"),
+        _refused(_GRPO_ONLY, _GRPO),
         _used("the models that teach"),
     ),
     "enable_trajectory": Capability(
@@ -237,12 +233,12 @@ PARTS: Mapping[Part, Capability] = {
     ),
     Part.DISTILLATION: Capability(
         _recorded("a debug run has no teacher's probabilities of the student's tokens"),
-        _used("part of the advantage or of the loss"),
+        _refused(_GRPO_ONLY, _GRPO),
         _used("part of the advantage or of the loss"),
     ),
     Part.ROUTING: Capability(
         _recorded("an endpoint tells nothing of its experts"),
-        _partly("for models with experts only"),
+        _refused("no model with experts is trained on this machine yet", "take it out"),
         _used("for models with experts"),
     ),
     Part.SUPERVISED: Capability(
@@ -257,7 +253,7 @@ _COEFFICIENT = Capability(
     _partly(
         "part of the advantages that are shown, where a teacher's endpoint gives log probabilities"
     ),
-    _used("part of the advantage"),
+    _refused(_GRPO_ONLY, _GRPO),
     _used("part of the advantage"),
 )
 HYPERPARAMETERS: Mapping[str, Capability] = {
@@ -270,6 +266,13 @@ HYPERPARAMETERS: Mapping[str, Capability] = {
     "kl_reward_coef": _COEFFICIENT,
 }
 """What those do that are not like the rest of their part."""
+
+LOCAL_SETTING = Capability(
+    _refused("only training on this machine has it", "take it out"),
+    _used("part of the update"),
+    _refused("only training on this machine has it", "take it out"),
+)
+"""What a setting of `local_settings` does."""
 
 _DECLARED = "named in arkworkspace.toml as one of the platform's"
 DECLARED_HYPERPARAMETER = Capability(
@@ -298,11 +301,15 @@ UNKNOWN_HYPERPARAMETER = Capability(
 
 _RL_ONLY = "RL methods only: " + ", ".join(RL_METHODS)
 METHODS: Mapping[CustomizationType, Capability] = {
-    method: _same(_used(f"the job is run as {method}"))
+    method: Capability(
+        _used(f"the job is run as {method}"),
+        _used(f"the job is run as {method}") if method.is_grpo else _refused(_GRPO_ONLY, _GRPO),
+        _used(f"the job is run as {method}"),
+    )
     if method.is_rl
     else Capability(
         _refused("a debug run rolls out and grades; this method does neither", _RL_ONLY),
-        _refused("training on this machine is RL", _RL_ONLY),
+        _refused("training on this machine is RL", _GRPO),
         _used(f"the job is run as {method}"),
     )
     for method in CustomizationType

@@ -89,7 +89,20 @@ class Hyperparameter:
 @cache
 def catalogue() -> Mapping[str, Hyperparameter]:
     """Return all of them by name, in the order of the file."""
-    path = Path(__file__).with_name("catalogue.toml")
+    return _entries("catalogue.toml")
+
+
+@cache
+def local_settings() -> Mapping[str, Hyperparameter]:
+    """Return what training on this machine can be told beside them, by name.
+
+    These names are arkdev's own: no job file holds them (`arkdev.job.local_values`).
+    """
+    return _entries("local_settings.toml")
+
+
+def _entries(file: str) -> Mapping[str, Hyperparameter]:
+    path = Path(__file__).with_name(file)
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     entries = (_entry(values, groups=data["groups"]) for values in data["hyperparameters"])
     return {entry.name: entry for entry in entries}

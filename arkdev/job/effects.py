@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from arkdev.job.capabilities import (
     DECLARED_HYPERPARAMETER,
     HYPERPARAMETERS,
     KEYS,
+    LOCAL_SETTING,
     METHODS,
     PARTS,
     UNKNOWN_HYPERPARAMETER,
@@ -23,8 +24,9 @@ from arkdev.job.capabilities import (
     Support,
     capability_of,
 )
-from arkdev.job.catalogue import Part, catalogue, entries_of
+from arkdev.job.catalogue import Part, catalogue, entries_of, local_settings
 from arkdev.job.job import Job
+from arkdev.job.local_values import LocalJob, LocalValue, known_settings
 from arkdev.job.model import JobModel
 from arkdev.job.pipelines import PipelinePluginWrapper
 from arkdev.job.problems import KeyPath, Problem, dotted, make_error
@@ -37,6 +39,8 @@ class Origin(StrEnum):
     DEFAULT = "default"
     INFERRED = "inferred"
     FLAG = "flag"
+    WORKSPACE = "workspace"
+    """The table of arkworkspace.toml for training on this machine."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +55,38 @@ class KeyEffect:
     capability: Capability
 
 
-def effects_of(job: Job) -> list[KeyEffect]:
-    """Return every key that the job gives, then what it leaves to known defaults."""
+def effects_of(job: Job, local: LocalJob | None = None) -> list[KeyEffect]:
+    """Return every key that the job gives, then what it leaves to known defaults.
+
+    `local` has what stands in the place of the job's hyperparameters on this machine.
+    """
     given = [_given(job, path, text) for path, text in _given_keys(job.config, ())]
-    return [_method(job), *given, *_defaults(job)]
+    if local is None:
+        return [_method(job), *given, *_defaults(job)]
+    replaced = {_key(name): value for name, value in local.values.items()}
+    rows = [_replaced(job, replaced.get(effect.key), effect) for effect in given]
+    rows += [
+        _replaced(job, value, None)
+        for key, value in replaced.items()
+        if key not in {effect.key for effect in given}
+    ]
+    defaults = [effect for effect in _defaults(job) if effect.key not in replaced]
+    return [_method(job), *rows, *defaults, *_local_defaults(local)]
 
 
-def refusals(job: Job, backend: BackendName) -> list[Problem]:
-    """Return a problem for each key of the job that `backend` would pass over."""
+def refusals(job: Job, backend: BackendName, local: LocalJob | None = None) -> list[Problem]:
+    """Return a problem for each key that `backend` would pass over, of those that are given."""
     return [
         Problem(effect.where, f"{effect.key} has no effect on {backend}: {on.text}; {on.instead}")
-        for effect in effects_of(job)
+        for effect in effects_of(job, local)
         if (on := effect.capability.on(backend)).support is Support.REFUSED
+        and effect.origin is not Origin.DEFAULT
     ]
 
 
-def require_supported(job: Job, backend: BackendName) -> None:
+def require_supported(job: Job, backend: BackendName, local: LocalJob | None = None) -> None:
     """Raise `JobError` when the job has keys that `backend` would pass over."""
-    problems = refusals(job, backend)
+    problems = refusals(job, backend, local)
     if problems:
         raise make_error(
             JobError, problems, hint=f"arkdev plan --backend {backend} says what each key does"
@@ -100,9 +118,44 @@ def _given(job: Job, path: KeyPath, text: str) -> KeyEffect:
     )
 
 
+def _key(name: str) -> str:
+    return dotted(("hyperparameters", name))
+
+
+def _replaced(job: Job, value: LocalValue | None, effect: KeyEffect | None) -> KeyEffect:
+    """The row of a value that is this machine's own; `effect` is the job's, if it gives one."""
+    if value is None:
+        assert effect is not None
+        return effect
+    where = value.place
+    if effect is not None:
+        where += f"; the job has {effect.value} ({effect.where})"
+    return KeyEffect(
+        key=_key(value.name),
+        value=_text(value.value),
+        origin=Origin.FLAG if value.is_flag else Origin.WORKSPACE,
+        where=where,
+        capability=_capability(job, ("hyperparameters", value.name)),
+    )
+
+
+def _local_defaults(local: LocalJob) -> Iterator[KeyEffect]:
+    for name, entry in known_settings(local.job).items():
+        if name in local_settings() and name not in local.values:
+            yield KeyEffect(
+                key=_key(name),
+                value=_text(entry.default),
+                origin=Origin.DEFAULT,
+                where=entry.sources[0],
+                capability=LOCAL_SETTING,
+            )
+
+
 def _capability(job: Job, path: KeyPath) -> Capability:
     if path[0] == "hyperparameters":
         name = str(path[1])
+        if name in local_settings():
+            return LOCAL_SETTING
         entry = catalogue().get(name)
         if entry is None:
             is_declared = name in job.declared_hyperparameters
@@ -188,8 +241,18 @@ def _default(job: Job, path: KeyPath, value: str, source: str) -> KeyEffect:
         value=value,
         origin=Origin.DEFAULT,
         where=source,
-        capability=_capability(job, path),
+        capability=_of_default(_capability(job, path)),
     )
+
+
+def _of_default(capability: Capability) -> Capability:
+    """A default that a backend would pass over is no error: nobody asked for it."""
+    effects = {
+        backend.value: replace(on, support=Support.RECORDED, instead="")
+        for backend in BackendName
+        if (on := capability.on(backend)).support is Support.REFUSED
+    }
+    return replace(capability, **effects)
 
 
 def without_default(job: Job) -> list[str]:

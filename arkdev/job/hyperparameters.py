@@ -68,13 +68,17 @@ def check_value(name: str, value: object) -> object:
 
     Raises ValueError, with a sentence that can follow the name, for what cannot be meant.
     """
-    if name == "thinking":
+    return check_value_of(catalogue().get(name), value)
+
+
+def check_value_of(entry: Hyperparameter | None, value: object) -> object:
+    """As `check_value`; None: nobody knows the name, so that any value passes."""
+    if entry is not None and entry.name == "thinking":
         return _thinking(value)
     if value is None or not isinstance(value, (str, int, float)):
         raise ValueError(f"a string, a number or a boolean is expected, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a finite number")
-    entry = catalogue().get(name)
     if entry is None or entry.kind is Kind.UNKNOWN:
         return value
     if entry.kind is Kind.TEXT:

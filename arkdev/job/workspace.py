@@ -21,7 +21,16 @@ JOB_FILES = ("job.yaml", "job.yml", "job.py")
 """Names of job files, the preferred one first."""
 PLUGIN_FOLDER = "plugins"
 
-_TABLES = ("plugin", "endpoints", "tools", "datasets", "hyperparameters", "prices")
+_TABLES = ("plugin", "endpoints", "tools", "datasets", "hyperparameters", "prices", "train")
+
+
+@dataclass(frozen=True)
+class PlacedValue:
+    """A value of the file, and where it stands."""
+
+    value: object
+    where: str
+    """file:line."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,9 @@ class Workspace:
     """``known`` of ``[hyperparameters]``: names that the platform has, the catalogue or not."""
     prices: Prices = field(default_factory=Prices)
     """``[prices]``: what tokens and training cost."""
+    train_local: Mapping[str, PlacedValue] = field(default_factory=dict)
+    """``[train.local]``: hyperparameters of training on this machine, in place of the job's. What
+    they may be is checked where a job's method is known (`arkdev.job.local_values`)."""
 
 
 def find_workspace(start: Path, *, job: Path | None = None) -> Workspace:
@@ -127,6 +139,9 @@ class _Tables:
         self._check_names(declared, table="hyperparameters", known=("known",))
         hyperparameters = self._texts(declared, "hyperparameters.known", "names")
         prices = self._prices(self._table(values, "prices"))
+        train = self._table(values, "train")
+        self._check_names(train, table="train", known=("local",))
+        local = self._table(train, "local")
         if self._problems:
             raise make_error(WorkspaceError, self._problems)
         return Workspace(
@@ -138,7 +153,12 @@ class _Tables:
             datasets=datasets,
             hyperparameters=hyperparameters,
             prices=prices,
+            train_local={name: self._placed(name, value) for name, value in local.items()},
         )
+
+    def _placed(self, name: str, value: object) -> PlacedValue:
+        after = self._line_of("local", after=self._line_of("train", after=0) - 1)
+        return PlacedValue(value, f"{self._shown}:{self._line_of(name, after=after)}")
 
     def _texts(self, table: Mapping[str, Any], key: str, what: str) -> tuple[str, ...]:
         """The list of texts at the end of `key`, empty when it is not there."""

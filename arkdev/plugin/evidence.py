@@ -29,6 +29,11 @@ class TokenEvidence:
     loss_weight: tuple[float, ...]
     logprobs: tuple[float, ...]
 
+    @property
+    def num_trainable(self) -> int:
+        """Tokens with a weight: 0 means that there is nothing to train on (field case 1.4)."""
+        return sum(map(bool, self.loss_weight))
+
 
 class TokenRecordBuilder:
     """Joins the evidence of the calls of one conversation."""
@@ -67,6 +72,8 @@ class TokenRecordBuilder:
         logprobs = _sampled_logprobs(choice)
         if prompt is None or sampled is None or logprobs is None:
             self._is_complete = False
+            if sampled is not None or logprobs:
+                self.missing_reason = _what_is_missing(self._num_calls, prompt, sampled, logprobs)
             return
         reported = (answer.get("usage") or {}).get("completion_tokens")
         if len(logprobs) != len(sampled) or reported not in (None, len(sampled)):
@@ -92,6 +99,14 @@ class TokenRecordBuilder:
         self._ids += rest
         self._weights += [0.0] * len(rest)
         self._logprobs += [0.0] * len(rest)
+
+
+def _what_is_missing(call: int, prompt: Any, sampled: Any, logprobs: Any) -> str:
+    """Say what came without what. A token's text does not tell its id (field case 1.6)."""
+    parts = {"prompt_token_ids": prompt, "token_ids": sampled, "logprobs": logprobs}
+    came = " and ".join(name for name, value in parts.items() if value is not None)
+    missing = " and ".join(name for name, value in parts.items() if value is None)
+    return f"call {call}: the endpoint gave {came} without {missing}; nothing is put in its place"
 
 
 def _sampled_logprobs(choice: dict[str, Any]) -> list[float] | None:

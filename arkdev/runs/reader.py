@@ -30,6 +30,7 @@ from arkdev.runs.writer import (
     INSTANCES,
     INVOCATIONS,
     MANIFEST,
+    METRICS,
     PLUGIN_LOG,
     RUNNING,
     SPANS,
@@ -121,6 +122,10 @@ class RunReader:
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the events in order."""
         return (document for _, document in self._lines(EVENTS))
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of metrics in order: numbers by name, beside ``at`` and ``step``."""
+        return (document for _, document in self._lines(METRICS))
 
     def logs(self, trajectory_id: str = "") -> Iterator[PluginLogRecord]:
         """Yield what plugins logged and printed in order, of one trajectory or of all."""

@@ -126,6 +126,8 @@ class TurnRecord:
     beginning: the same id is the same call."""
     answer_index: int | None = None
     """Of a Responses call: the place of its answer in the trajectory's messages."""
+    policy_version: int | None = None
+    """Of the weights that answered: the updates that made them. None: no policy of ours."""
 
 
 def trajectory_id_of(
@@ -191,6 +193,8 @@ class TrajectoryRecord:
     phase: str = TRAIN
     step: int | None = None
     """Of the job; None in a test."""
+    policy_version: int | None = None
+    """The oldest of its turns'."""
 
     @property
     def num_trajectories(self) -> int:
@@ -282,7 +286,7 @@ class Manifest:
     schema_version: int
     run_id: str
     kind: str
-    """``test``, ``debug`` or ``replay``, later ``train``."""
+    """``test``, ``debug``, ``replay`` or ``train``."""
     status: str
     """``running`` until the run says how it ended."""
     started_at: str

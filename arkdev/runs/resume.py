@@ -4,6 +4,9 @@ A group is finished when its line in ``groups.jsonl`` is whole and every traject
 names is in ``trajectories.jsonl``. Whatever else the files hold belongs to groups that were under
 way, and is dropped: those groups run again from their first rollout. A file is replaced as a whole,
 so being killed in the midst of this loses nothing either.
+
+Training goes back further, to its last checkpoint: what later steps wrote came from weights that
+are gone. It is set aside, in the folder ``set_aside``, and those steps are redone whole.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from arkdev.errors import RunError
 from arkdev.runs.reader import RunReader, worked_s
-from arkdev.runs.records import TRAIN, Manifest
+from arkdev.runs.records import TRAIN, Manifest, step_of_id
 from arkdev.runs.writer import (
     EVENTS,
     GROUPS,
@@ -41,6 +45,21 @@ GroupKey = tuple[str, int | None, int]
 """The phase, the step and the sample of a group."""
 
 _IsKept = Callable[[dict[str, Any]], bool]
+
+SET_ASIDE = "set_aside"
+_BY_STEP = (
+    SAMPLES,
+    TRAJECTORIES,
+    TOKENS,
+    GROUPS,
+    EVENTS,
+    METRICS,
+    INVOCATIONS,
+    INSTANCES,
+    PLUGIN_LOG,
+    SPANS,
+)
+"""Files whose lines are of a step, where they are of one."""
 
 _LOCK_TRIES = 20
 _LOCK_WAIT_S = 0.01
@@ -67,10 +86,13 @@ def check_resumable(reader: RunReader) -> None:
         raise _still_running(name)
 
 
-def resume_run(folder: Path, *, secrets: Iterable[str] = (), **note: Any) -> RunWriter:
+def resume_run(
+    folder: Path, *, secrets: Iterable[str] = (), from_step: int | None = None, **note: Any
+) -> RunWriter:
     """Go on with the run in `folder`: lock it, drop what is unfinished, and open it for writing.
 
-    `note` goes into the event ``resumed``. Raises `RunError` when the run has been finished, or is
+    With `from_step` all that this step and later ones wrote is set aside. `note` goes into the
+    event ``resumed``. Raises `RunError` when the run has been finished, or is
     being written by another process.
     """
     lock = _lock(folder)
@@ -79,11 +101,15 @@ def resume_run(folder: Path, *, secrets: Iterable[str] = (), **note: Any) -> Run
         if reader.manifest.status != RUNNING:  # else it is ours: nobody else holds the lock
             check_resumable(reader)
         manifest = _resumed(reader.manifest, folder=folder)
-        num_dropped = drop_unfinished(folder)
+        num_dropped = (
+            drop_unfinished(folder) if from_step is None else set_aside_from(folder, from_step)
+        )
         writer = RunWriter(folder, manifest=manifest, secrets=secrets, lock=lock)
     except BaseException:
         os.close(lock)
         raise
+    if from_step is not None:
+        note["from_step"] = from_step
     writer.event("resumed", num_lines_dropped=num_dropped, **note)
     return writer
 
@@ -187,6 +213,31 @@ def drop_unfinished(folder: Path) -> int:
     return sum(_keep(folder / name, is_kept) for name, is_kept in kept.items())
 
 
+def set_aside_from(folder: Path, step: int) -> int:
+    """Move what a step and those after it wrote into ``set_aside``; return how many lines.
+
+    A round on the validation set is of the step that it follows. Torn lines are dropped. The run
+    must not be alive.
+    """
+
+    def is_of_an_earlier_step(document: dict[str, Any]) -> bool:
+        return all(number < step for number in _steps_of(document))
+
+    aside = folder / SET_ASIDE
+    return sum(_keep(folder / name, is_of_an_earlier_step, aside=aside / name) for name in _BY_STEP)
+
+
+def _steps_of(document: dict[str, Any]) -> Iterator[int]:
+    """Yield the steps that a line says it is of; it says none when it is of the whole run."""
+    if isinstance(number := document.get("step"), int):
+        yield number
+    names = document.get("trajectory_ids") or [document.get("trajectory_id", "")]
+    for name in names:
+        number = step_of_id(name)[1]
+        if number is not None:
+            yield number
+
+
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
     try:
         file = path.open("rb")
@@ -206,22 +257,33 @@ def _whole_lines(lines: Iterator[bytes]) -> Iterator[tuple[bytes, dict[str, Any]
         yield line, document if isinstance(document, dict) else None
 
 
-def _keep(path: Path, is_kept: _IsKept) -> int:
-    """Replace a file by those of its lines that are whole and `is_kept`; return what is missing."""
+def _keep(path: Path, is_kept: _IsKept, *, aside: Path | None = None) -> int:
+    """Replace a file by those of its lines that are whole and `is_kept`; return what is missing.
+
+    What is whole and not kept is appended to the file `aside`.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
     num_dropped = 0
     try:
         source = path.open("rb")
     except FileNotFoundError:
         return 0
-    with source, temporary.open("wb") as target:
+    with source, temporary.open("wb") as target, ExitStack() as opened:
+        other: BinaryIO | None = None
         for line, document in _whole_lines(source):
             if document and is_kept(document):
                 target.write(line)
-            else:
-                num_dropped += 1
-        target.flush()
-        os.fsync(target.fileno())
+                continue
+            num_dropped += 1
+            if document and aside is not None:
+                if other is None:
+                    aside.parent.mkdir(parents=True, exist_ok=True)
+                    other = opened.enter_context(aside.open("ab"))
+                other.write(line)
+        for file in (other, target):
+            if file is not None:
+                file.flush()
+                os.fsync(file.fileno())
     if num_dropped:
         temporary.replace(path)
     else:

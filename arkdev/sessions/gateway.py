@@ -18,9 +18,9 @@ from typing import Any
 
 from aiohttp import web  # noqa: TID253 (the leaf)
 
-from arkdev.endpoints.event_sending import send_events
 from arkdev.endpoints.event_stream import DONE, chat_chunks, event_lines, wants_usage
 from arkdev.endpoints.response_events import response_events
+from arkdev.endpoints.serving.event_sending import send_events
 from arkdev.errors import (
     ArkdevError,
     EndpointResponseError,

@@ -170,11 +170,10 @@ class Session:
         self, call: Call, *, timeout_s: float | None, sampling: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         self._refuse_if_late()
-        request = ModelRequest(
-            body=call.body,
+        request = call.request(
             sampling={**self.sampling, **(sampling or {})},
-            seed=call.seed,
             clock=CallClock(timeout_s, while_held=self.held_calls.timed),
+            scope=f"{self.name} {self.number}",
         )
         started = time.perf_counter()
         self._end_tool_time(started)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from arkdev.endpoints.call_clock import CallClock
+from arkdev.endpoints.endpoint import ModelRequest
 from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.response_tree import ResponseNode
 from arkdev.runs.records import TurnRecord
@@ -19,6 +21,14 @@ class Place:
     parent: ResponseNode
     key: tuple[str, ...]
     num_instructions: int
+
+    @property
+    def previous_answer_id(self) -> str | None:
+        """The endpoint's own id of the last answer before it; None: there is none."""
+        for node in reversed(self.parent.path):
+            if node.answer is not None:
+                return node.answer.get("id")
+        return None
 
 
 @dataclass
@@ -35,6 +45,17 @@ class Call:
     """Its response in the tree, once answered."""
     num_retries: int = 0
     """How often it was sent again, once answered."""
+
+    def request(self, *, sampling: dict[str, Any], clock: CallClock, scope: str) -> ModelRequest:
+        """Return it as endpoints take it."""
+        return ModelRequest(
+            body=self.body,
+            sampling=sampling,
+            seed=self.seed,
+            clock=clock,
+            scope=scope,
+            previous_response_id=self.place.previous_answer_id if self.place else None,
+        )
 
     @property
     def name(self) -> str:
@@ -92,6 +113,7 @@ class Turn:
             via=self.call.via,
             response_id=node.id if node else None,
             answer_index=node.answer_index(end) if node and end else None,
+            policy_version=self.answer.get("policy_version"),
         )
 
 

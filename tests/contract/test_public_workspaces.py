@@ -502,7 +502,8 @@ LATER_COMMANDS = [
     "list resource_group --mcj --file job.yaml --only-matched",
     "get mcj mcj-x",
     "create mcj -f job.yaml",
-    "list mcj -ps 20 -pn 2 -t RL",
+    "list cm",
+    "list qm -id cm-1",
     "pull mcj mcj-x --include-data",
     "upgrade --dry-run",
     "login",
@@ -512,7 +513,7 @@ LATER_COMMANDS = [
 @pytest.mark.parametrize("line", LATER_COMMANDS)
 def test_a_documented_command_of_later_work_says_so(arkdev: Command, line: str) -> None:
     told = arkdev(*line.split())
-    words = " ".join(line.split()[: 2 if line.startswith(("test", "get", "create")) else 1])
+    words = " ".join(line.split()[: 2 if line.startswith(("test", "get", "list", "create")) else 1])
     assert (told.exit_code, told.out) == (2, "")
     assert f"`arkdev {words}` is not built yet: it comes with " in told.err
 

@@ -17,7 +17,7 @@ def _commands() -> dict[str, object]:
         children = getattr(command, "commands", {})
         for name, child in children.items():
             walk(child, (*path, name))
-        if not children:
+        if not children or getattr(command, "invoke_without_command", False):
             found[" ".join(path)] = command
 
     walk(typer.main.get_command(build_app()), ())
@@ -51,6 +51,11 @@ ENDS = {
     ],
     "check": [("check", 0), ("check none.yaml", 2), ("check broken.yaml", 2)],
     "doctor": [("doctor", 0)],
+    "doctor tokens": [
+        ("doctor tokens --model nobody", 2),
+        ("doctor tokens --model nobody --run nothing", 2),
+        ("doctor tokens", 2),
+    ],
     "endpoint check": [
         ("endpoint check scripted", 0),
         ("endpoint check http://127.0.0.1:1/v1 --model m", 4),
@@ -58,6 +63,11 @@ ENDS = {
     ],
     "endpoint list": [("endpoint list", 0)],
     "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "export": [
+        ("export latest --to out", 2),
+        ("export latest", 2),
+        ("export latest --to out --step none", 2),
+    ],
     "faas down": [("faas down", 2), ("faas down none", 2), ("faas down --all", 0)],
     "faas logs": [("faas logs", 2), ("faas logs none", 2)],
     "faas plan": [
@@ -84,7 +94,14 @@ ENDS = {
         (f"{LOOK_UP} RLHF", 2),
         (f"{LOOK_UP} --fields price", 2),
     ],
+    "get mcj": [("get mcj latest", 2), ("get mcj mcj-x", 2), ("get cm", 2)],
     "init": [("init new", 0), ("init .", 2), ("init --list", 0), ("init a b", 2)],
+    "list mcj": [
+        ("list mcj", 0),
+        ("list mcj -ps 20 -pn 2 -t RL", 0),
+        ("list mcj -p queued", 2),
+        ("list cm", 2),
+    ],
     "plan": [
         ("plan", 0),
         ("plan --backend remote", 0),
@@ -97,6 +114,7 @@ ENDS = {
     "runs": [("runs", 0)],
     "schema": [("schema", 0), ("schema runs", 0), ("schema none", 2)],
     "show": [("show", 2), ("show nothing", 2)],
+    "stop": [("stop latest", 2), ("stop mcj latest --now", 2), ("stop", 2), ("stop a b", 2)],
     "test grader": [
         ("test grader", 2),
         ("test grader --attack --floor 1", 0),
@@ -117,6 +135,13 @@ ENDS = {
         ("test plugin --rollout plugins.rollout:none", 2),
         ("test plugin --endpoint http://127.0.0.1:1/v1 --model m", 4),
     ],
+    "train": [
+        ("train -f none.yaml", 2),
+        ("train --backend remote", 2),
+        ("train --set lr", 2),
+        ("train --resume latest", 2),
+    ],
+    "watch": [("watch", 2), ("watch nothing --json", 2)],
 }
 """Command → command lines with the exit code of each (decision 16)."""
 

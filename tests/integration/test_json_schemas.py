@@ -12,6 +12,8 @@ import jsonschema
 import pytest
 
 from arkdev.cli.documents import DOCUMENTS
+from arkdev.flows.training_runs import begin_process
+from tests.integration import training_folders
 from tests.integration.workspace import GIVE_ONE, Command, Workspace
 
 COMMANDS = {
@@ -45,6 +47,9 @@ COMMANDS = {
     "check": "check --json",
     "plan": "plan --backend remote --json",
     "get-foundation-model": "get foundation-model --model m --version 1 --json",
+    "export": "export latest --to out --json",
+    "get-mcj": "get mcj latest --json",
+    "list-mcj": "list mcj --json",
 }
 
 
@@ -94,6 +99,8 @@ def test_the_document_of_a_command_is_the_published_one(
     workspace.samples("hello", "fail", "hello again")
     if name == "freeze":
         workspace.write("requirements.txt", "-e ./lib\narkdev\nunused==1\n")
+    if name in ("export", "get-mcj", "list-mcj"):
+        training_folders.finished(workspace.root / "runs")
     if name == "faas-plan":
         workspace.write("requirements.txt", "openai==3.57.0\n")
         arkdev("test", "plugin", "--faas", "--faas-engine", "process")
@@ -145,8 +152,19 @@ def test_the_documents_of_a_deployment_are_the_published_ones(
     assert down["ended"] == [kept["id"]]
 
 
+def test_the_document_of_a_stopped_run_is_the_published_one(
+    workspace: Workspace, arkdev: Command
+) -> None:
+    writer = training_folders.begin(workspace.root / "runs")
+    begin_process(writer.folder)
+    check(arkdev("stop", "latest", "--json").document, published(arkdev, "stop"))
+    writer.finish("stopped", {})
+
+
 def test_every_document_has_a_command_here() -> None:
-    assert set(COMMANDS) | {"endpoint-serve", "faas-up", "faas-logs"} == set(DOCUMENTS)
+    others = {"endpoint-serve", "faas-up", "faas-logs", "stop", "train", "train-detached", "watch"}
+    others.add("doctor-tokens")  # in tests/local: it needs transformers
+    assert set(COMMANDS) | others == set(DOCUMENTS)
 
 
 def test_the_schemas_are_listed_and_an_unknown_one_is_refused(arkdev: Command) -> None:

@@ -64,9 +64,11 @@ COMMANDS = {
     "data check": ["data", "check"],
     "check": ["check"],
     "doctor": ["doctor"],
+    "doctor tokens": ["doctor", "tokens", "--model", "nobody", "--run", "latest"],
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
+    "export": ["export", "latest", "--to", "out"],
     "faas down": ["faas", "down"],
     "faas logs": ["faas", "logs"],
     "faas plan": ["faas", "plan", "latest"],
@@ -74,19 +76,24 @@ COMMANDS = {
     "faas up": ["faas", "up", "--endpoint", "https://u:TOKEN@127.0.0.1:1/v1"],
     "freeze": ["freeze", "--check"],
     "get foundation-model": ["get", "foundation-model", "--model", "m", "--version", "1"],
+    "get mcj": ["get", "mcj", "latest"],
     "init": ["init", "new"],
+    "list mcj": ["list", "mcj"],
     "plan": ["plan"],
     "replay": ["replay", "latest"],
     "run": ["run", "leak.py"],
     "runs": ["runs"],
     "schema": ["schema", "test"],
     "show": ["show", "latest"],
+    "stop": ["stop", "latest"],
     "test grader": ["test", "grader", "--attack", "--floor", "1", "--show", "echo"],
     "test pipeline_plugin": [
         *("test", "pipeline_plugin", "--faas-engine", "process", "--fn", "plugins.rollout:answer"),
         *("--request", ASKED),
     ],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
+    "train": ["train", "--resume", "none"],
+    "watch": ["watch"],
 }
 MORE = {
     "the debug endpoint": ["debug", "--n-sample", "2", "--keep-going"],
@@ -112,7 +119,8 @@ def command_names() -> set[str]:
     def walk(command: object, path: tuple[str, ...]) -> None:
         for name, child in getattr(command, "commands", {}).items():
             walk(child, (*path, name))
-        if not getattr(command, "commands", None):
+        is_command = getattr(command, "invoke_without_command", False)
+        if is_command or not getattr(command, "commands", None):
             names.add(" ".join(path))
 
     walk(typer.main.get_command(build_app()), ())

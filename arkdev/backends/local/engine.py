@@ -53,6 +53,8 @@ class Generation:
     """Of the weights that sampled it."""
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
     """Of each position the most probable tokens, with `num_top_logprobs` above 0."""
+    num_cached_tokens: int = 0
+    """Of the prompt, those whose keys and values were there already."""
 
 
 OnToken = Callable[[int], bool]

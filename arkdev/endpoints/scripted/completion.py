@@ -6,14 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-CREATED = 1_735_689_600
-"""The answers' time stamp, fixed so that equal requests give equal bytes (2025-01-01 UTC)."""
+from arkdev.endpoints.serving.replies import CREATED
+from arkdev.endpoints.serving.requests import LIMIT_NAMES
 
 TOKENS_PER_MESSAGE = 4
 CHARS_PER_TOKEN = 4
 """Of ASCII text; any other character counts as one token."""
-
-LIMIT_NAMES = ("max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 from arkdev.endpoints.scripted.completion import (
     arguments_json,
@@ -24,26 +22,17 @@ from arkdev.endpoints.scripted.policy import (
     digest_of,
     seed_of_request,
 )
-from arkdev.endpoints.scripted.requests import (
+from arkdev.endpoints.scripted.schema import SchemaError
+from arkdev.endpoints.scripted.script import Script, ScriptedAnswer, ScriptedError
+from arkdev.endpoints.scripted.tools import read_tools
+from arkdev.endpoints.serving.replies import Reply, refusal
+from arkdev.endpoints.serving.requests import (
     RequestError,
     check_request,
     error_body,
     error_type,
 )
-from arkdev.endpoints.scripted.schema import SchemaError
-from arkdev.endpoints.scripted.script import Script, ScriptedAnswer, ScriptedError
-from arkdev.endpoints.scripted.tools import read_tools
 from arkdev.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What goes back: a JSON body, or a str that is sent as text; seconds to wait before."""
-
-    body: Any
-    latency_s: float
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 class ScriptedModel:
@@ -77,9 +66,9 @@ class ScriptedModel:
         try:
             return self._answered(check_request(body), seed)
         except RequestError as error:
-            return self.refuse(error)
+            return refusal(error)
         except SchemaError as error:
-            return self.refuse(RequestError(f"{error}.", code="InvalidParameter"))
+            return refusal(RequestError(f"{error}.", code="InvalidParameter"))
 
     def _answered(self, request: dict[str, Any], seed: int | None) -> Reply:
         request.setdefault("model", self.model)
@@ -89,16 +78,6 @@ class ScriptedModel:
         if entry is None:
             return Reply(answer(request, seed=seed, skill=self.skill), self.latency_s)
         return self._scripted(entry, request, seed=seed)
-
-    def refuse(self, error: RequestError) -> Reply:
-        """Return the answer to a request that is not valid."""
-        request_id = uuid4().hex
-        return Reply(
-            error_body(error, request_id=request_id),
-            0.0,
-            status=error.status,
-            headers={"x-request-id": request_id},
-        )
 
     def _next_entry(self, request: dict[str, Any]) -> ScriptedAnswer | None:
         conversation = read_conversation(request["messages"])

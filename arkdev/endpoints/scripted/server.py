@@ -1,42 +1,24 @@
 """The scripted model as a real HTTP server on the OpenAI and the Ark path.
 
-Under ``/v1`` and ``/api/v3``: ``POST chat/completions``, ``POST responses``, ``GET models``; and
-``GET /health``.
+The routes are those of `arkdev.endpoints.serving.server`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
-import json
-from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
-from uuid import uuid4
-
-# a leaf: only `arkdev endpoint serve` and the benchmark import it
-from aiohttp import web  # noqa: TID253
 
 from arkdev.endpoints.answers import has_choices
-from arkdev.endpoints.event_sending import send_events
-from arkdev.endpoints.event_stream import DONE, chat_chunks, event_lines, wants_usage
-from arkdev.endpoints.response_events import response_events
-from arkdev.endpoints.scripted.completion import CREATED
-from arkdev.endpoints.scripted.model import Reply, ScriptedModel
+from arkdev.endpoints.scripted.model import ScriptedModel
 from arkdev.endpoints.scripted.policy import DEFAULT_SKILL
-from arkdev.endpoints.scripted.requests import RequestError
-from arkdev.endpoints.scripted.responses import ScriptedResponses
 from arkdev.endpoints.scripted.script import Script
-
-SEED_HEADER = "x-arkdev-seed"
-MAX_BODY_BYTES = 64 * 1024 * 1024
-BACKLOG = 4096
-"""Connections that may wait to be accepted; a rollout batch opens hundreds at once."""
-
-SHUTDOWN_S = 0.2
-"""How long `stop` waits for answers that are under way."""
+from arkdev.endpoints.serving.replies import Reply, refusal
+from arkdev.endpoints.serving.requests import RequestError
+from arkdev.endpoints.serving.server import ModelServer
+from arkdev.endpoints.serving.stored_responses import StoredResponses
 
 
-class ScriptedServer:
+class ScriptedServer(ModelServer):
     """Serves a `ScriptedModel`, whose settings it takes; without an `api_key` any key will do."""
 
     def __init__(
@@ -48,150 +30,35 @@ class ScriptedServer:
         model: str = "scripted",
         api_key: str | None = None,
     ) -> None:
-        self._model = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
-        self._responses_api = ScriptedResponses(self._model)
-        self._api_key = api_key
-        self.num_chat_calls = 0
-        self._runner: web.AppRunner | None = None
+        scripted = ScriptedModel(skill=skill, script=script, latency_s=latency_s, model=model)
+        super().__init__(_ServedScript(scripted), api_key=api_key)
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen, on a free port when `port` is 0, and return the URL, which ends in ``/v1``.
 
-        Raises `OSError` when the address cannot be used.
-        """
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for prefix in ("/v1", "/api/v3"):
-            app.router.add_post(f"{prefix}/chat/completions", self._chat)
-            app.router.add_post(f"{prefix}/responses", self._responses)
-            app.router.add_get(f"{prefix}/models", self._models)
-        app.router.add_get("/health", self._health)
-        app.router.add_route("*", "/{path:.*}", self._not_found)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+class _ServedScript:
+    """Both APIs of a `ScriptedModel`: the same script and policy."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.name = model.model
+        self._model = model
+        self._stored = StoredResponses()
+
+    async def chat(self, body: object, *, seed: int | None) -> Reply:
+        return self._model.reply(body, seed=seed)
+
+    async def responses(self, body: object, *, seed: int | None) -> Reply:
+        """An error, or what a script sends as it is, stays as it is."""
         try:
-            await self._runner.setup()
-            site = web.TCPSite(self._runner, host, port, backlog=BACKLOG)
-            await site.start()
-        except BaseException:
-            await self.stop()
-            raise
-        bound_port = self._runner.addresses[0][1]
-        shown_host = f"[{host}]" if ":" in host else host
-        return f"http://{shown_host}:{bound_port}/v1"
-
-    async def stop(self) -> None:
-        """Stop listening and close every connection. Idempotent."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        self.num_chat_calls += 1
-        return await self._serve(request, reply=self._model.reply, stream=_chat_stream)
-
-    async def _responses(self, request: web.Request) -> web.StreamResponse:
-        reply = self._responses_api.reply
-        return await self._serve(request, reply=reply, stream=_responses_stream)
-
-    async def _serve(
-        self,
-        request: web.Request,
-        *,
-        reply: Callable[..., Reply],
-        stream: Callable[[dict[str, Any], dict[str, Any]], Iterable[str]],
-    ) -> web.StreamResponse:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        body: object = None
-        try:
-            self._check_key(request)
-            seed = _seed(request)
-            body = _decode(await request.read())
+            opened = self._stored.open(body)
         except RequestError as error:
-            made = self._model.refuse(error)
-        else:
-            made = reply(body, seed=seed)
-        remaining_s = max(0.0, started + made.latency_s - loop.time()) if made.latency_s else 0.0
-        if isinstance(body, dict) and body.get("stream") and _is_success(made):
-            return await send_events(
-                request,
-                stream(made.body, body),
-                duration_s=remaining_s,
-                headers={"x-request-id": uuid4().hex},
-            )
-        if remaining_s:
-            await asyncio.sleep(remaining_s)
-        return _response(made)
-
-    def _check_key(self, request: web.Request) -> None:
-        if self._api_key is None:
-            return
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self._api_key.encode()):
-            raise RequestError(
-                "The API key in the request is missing or invalid.",
-                code="AuthenticationError",
-                status=401,
-            )
-
-    async def _models(self, request: web.Request) -> web.Response:
-        model = {"id": self._model.model, "object": "model", "created": CREATED}
-        return web.json_response({"object": "list", "data": [{**model, "owned_by": "arkdev"}]})
-
-    async def _health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
-
-    async def _not_found(self, request: web.Request) -> web.Response:
-        error = RequestError(
-            f"There is no {request.method} {request.path} here.", code="NotFound", status=404
+            return refusal(error)
+        reply = self._model.reply(opened.chat, seed=seed)
+        return (
+            replace(reply, body=self._stored.close(opened, reply.body))
+            if _is_answer(reply)
+            else reply
         )
-        return _response(self._model.refuse(error))
 
 
-def _is_success(reply: Reply) -> bool:
-    return reply.status == 200 and isinstance(reply.body, dict)
-
-
-def _chat_stream(answer: dict[str, Any], body: dict[str, Any]) -> Iterable[str]:
-    if not has_choices(answer):  # an error inside a success answer comes as the one event
-        return [*event_lines([answer]), DONE]
-    chunks = chat_chunks(answer, include_usage=wants_usage(body))
-    return [*event_lines(chunks), DONE]
-
-
-def _responses_stream(response: dict[str, Any], body: dict[str, Any]) -> Iterable[str]:
-    is_response = response.get("object") == "response" and "output" in response
-    return event_lines(response_events(response) if is_response else [response])
-
-
-def _seed(request: web.Request) -> int | None:
-    text = request.headers.get(SEED_HEADER)
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise RequestError(
-            f"The header `{SEED_HEADER}` is not a whole number.",
-            code="InvalidParameter",
-            param=SEED_HEADER,
-        ) from None
-
-
-def _decode(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except ValueError as error:  # also bytes that are not UTF-8
-        raise RequestError(
-            f"the request body is not JSON: {error}.", code="InvalidParameter"
-        ) from error
-
-
-def _response(reply: Reply) -> web.Response:
-    is_text = isinstance(reply.body, str)
-    headers = {
-        "x-request-id": uuid4().hex,
-        "content-type": "text/plain; charset=utf-8" if is_text else "application/json",
-        **{name.lower(): value for name, value in reply.headers.items()},
-    }
-    text = reply.body if is_text else json.dumps(reply.body)
-    return web.Response(body=text.encode(), status=reply.status, headers=headers)
+def _is_answer(reply: Reply) -> bool:
+    body: Any = reply.body
+    return reply.status == 200 and isinstance(body, dict) and has_choices(body)

@@ -16,6 +16,7 @@ from arkdev.endpoints.scripted.generation import (
 )
 from arkdev.endpoints.scripted.schema import Schema, checked, fits, resolve, type_of
 from arkdev.endpoints.scripted.vocabulary import CJK, ENGLISH_FILLER, synonyms, topics
+from arkdev.endpoints.serving.requests import function_of
 
 MAX_PARALLEL_CALLS = 8
 MAX_CACHED_TOOL_SETS = 256
@@ -129,12 +130,6 @@ def _tool(definition: dict[str, Any]) -> Tool:
     about = f"{' '.join(_NAME_PARTS.findall(name))} {function.get('description') or ''}"
     members = [m for part in parts for m in part.get("enum") or [] if isinstance(m, str)]
     return Tool(name, root, schema, words_of(about.lower()), topics(about), tuple(members))
-
-
-def function_of(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the function part; a definition may also be flat (SURFACE: Responses form)."""
-    function = definition.get("function")
-    return function if isinstance(function, dict) else definition
 
 
 @lru_cache(maxsize=1024)

@@ -46,7 +46,7 @@ def test_json_is_one_document_without_keys(run):
     result = run("--json")
     document = json.loads(result.stdout)
     assert document["schema_version"] == 1
-    assert document["endpoints"][2] == {
+    assert document["endpoints"][3] == {
         "name": "lab",
         "url": "http://lab/v1",
         "model": "m[1]",

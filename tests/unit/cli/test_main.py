@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import typer
 
-from arkdev.cli.main import build_root, run
+from arkdev.cli.main import build_app, build_root, run
 from arkdev.errors import ArkdevError, DataError, EndpointUnreachableError
 
 _SLEEPER = """
@@ -175,3 +175,10 @@ def test_the_shell_completes_commands_and_values(words: str, place: int, offered
         timeout=20,
     )
     assert offered in completed.stdout.split()
+
+
+def test_building_the_commands_again_adds_none_of_them_twice():
+    build_app()
+    for group in build_app().registered_groups:
+        callbacks = [info.callback for info in group.typer_instance.registered_commands]
+        assert len(callbacks) == len(set(callbacks))

@@ -103,8 +103,8 @@ def test_a_named_endpoint_comes_from_the_workspace_before_the_users_configuratio
     assert (home.family, home.has_token_evidence) == ("ark", True)
     assert home.source == str(user_config_file())
     listed = list_endpoints(workspace_endpoints=workspace, user_config=user_config_file())
-    assert [spec.name for spec in listed] == ["scripted", "ark", "lab", "home"]
-    assert listed[2].base_url == "http://lab/v1"
+    assert [spec.name for spec in listed] == ["scripted", "local", "ark", "lab", "home"]
+    assert listed[3].base_url == "http://lab/v1"
 
 
 def test_token_evidence_is_refused_where_the_responses_api_is_spoken():
@@ -117,7 +117,7 @@ def test_token_evidence_is_refused_where_the_responses_api_is_spoken():
 def test_an_unknown_name_lists_what_exists_and_guesses():
     text = refusal("lba", workspace={"lab": {"base_url": "http://lab/v1"}})
     assert "Did you mean 'lab'?" in text
-    assert "scripted, ark, lab" in text
+    assert "scripted, local, ark, lab" in text
 
 
 def test_an_address_without_a_scheme_says_how_a_url_begins():

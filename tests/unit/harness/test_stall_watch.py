@@ -171,8 +171,9 @@ async def test_a_full_pool_is_named_with_what_its_threads_do_and_who_waited():
     async with running() as run:
         with watched(run) as watch:
             await run.samples(answer, lines=lines(6), concurrency=6)
-            (record,) = users(watch)
-    assert record.kind is StallKind.EXECUTOR_STARVED
+            # a busy machine may hold up the loop as well
+            starved = [one for one in users(watch) if one.kind is StallKind.EXECUTOR_STARVED]
+    record = max(starved, key=lambda one: one.num_waiting)
     assert (record.function, record.called) == ("parse_slowly", "time.sleep")
     assert record.num_waiting >= 2
     assert set(record.waited) <= {f"{index}.0" for index in range(6)}

@@ -15,11 +15,13 @@ from arkdev.job.capabilities import KEYS, METHODS, PARTS, BackendName, Support, 
 from arkdev.job.catalogue import Part, catalogue
 from arkdev.job.effects import Origin, effects_of, refusals, require_supported, without_default
 from arkdev.job.job import Job
+from arkdev.job.local_values import local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.model import JobModel
 from arkdev.job.models import ModelCustomizationJob
 from arkdev.job.pipelines import OPDPipeline, PipelinePluginWrapper
 from arkdev.job.reader import read_job
+from arkdev.job.workspace import PlacedValue, read_workspace
 
 WHOLE = """\
 name: whole
@@ -203,7 +205,7 @@ def test_what_is_inferred_says_from_what(tmp_path: Path) -> None:
         ),
         (
             "local",
-            ["validation_set.datasets", "preset_dataset", "router_bias", "resource_group"],
+            ["customization_type", "teachers", "topk", "router_bias", "resource_group"],
         ),
         ("remote", []),
     ],
@@ -222,7 +224,7 @@ def test_a_key_that_a_backend_would_pass_over_is_an_error_with_what_works(
     with pytest.raises(JobError) as caught:
         require_supported(job, BackendName(backend))
     assert "job.yaml:23: resource_group has no effect on" in str(caught.value)
-    assert ("name local_files" in str(caught.value)) == (backend == "local")
+    assert ("trains with GRPO so far" in str(caught.value)) == (backend == "local")
 
 
 @pytest.mark.parametrize("method", ["FinetuneSft", "FinetuneLoRA", "DPO", "DPOLoRA"])
@@ -235,8 +237,41 @@ def test_supervised_methods_run_on_the_platform_only(tmp_path: Path, method: str
     for backend in (BackendName.DEBUG, BackendName.LOCAL):
         [problem] = refusals(job, backend)
         assert problem.where.endswith("job.yaml:1")
-        assert "RL methods only: GRPO" in problem.message
+        assert "GRPO" in problem.message.partition(";")[2]
     assert refusals(job, BackendName.REMOTE) == []
+
+
+def test_a_default_that_a_backend_would_pass_over_is_no_error(tmp_path: Path) -> None:
+    text = GRPO.replace(
+        "{custom_model_id: cm-1}",
+        "{foundation_model: {name: doubao-seed-2-0-lite, model_version: 260428}}",
+    )
+    job = read(tmp_path, text)
+    effects = {effect.key: effect for effect in effects_of(job)}
+    replay = effects["hyperparameters.enable_routing_replay"]
+    assert replay.origin is Origin.DEFAULT
+    assert replay.capability.local.support is Support.RECORDED
+    assert refusals(job, BackendName.LOCAL) == []
+    asked = read(tmp_path, text + "hyperparameters: {enable_routing_replay: true}\n")
+    [problem] = refusals(asked, BackendName.LOCAL)
+    assert "no model with experts" in problem.message
+
+
+def test_values_of_this_machine_are_shown_with_their_place_and_the_jobs_own(tmp_path: Path) -> None:
+    (tmp_path / "arkworkspace.toml").write_text(
+        "[plugin.package]\ninclude = ['*.py']\n\n[train.local]\nlr = 5e-4\nkl_place = 'reward'\n",
+        encoding="utf-8",
+    )
+    job = read(tmp_path, GRPO + "hyperparameters: {lr: 1e-6, top_p: 0.9}\n")
+    local = local_job(job, read_workspace(tmp_path), flags={"top_p": PlacedValue("1", "--set")})
+    effects = {effect.key.partition(".")[2]: effect for effect in effects_of(job, local)}
+    lr, place, top_p, cap = (effects[n] for n in ("lr", "kl_place", "top_p", "correction_cap"))
+    assert (lr.value, lr.origin) == ("0.0005", Origin.WORKSPACE)
+    assert lr.where.startswith(f"{tmp_path}/arkworkspace.toml:5 [train.local]; the job has 1e-06 (")
+    assert (place.value, place.where) == ("reward", f"{tmp_path}/arkworkspace.toml:6 [train.local]")
+    assert (top_p.value, top_p.origin) == ("1", Origin.FLAG)
+    assert (cap.value, cap.origin) == ("2.0", Origin.DEFAULT)
+    assert place.capability.remote.support is Support.REFUSED
 
 
 def test_hyperparameters_without_a_known_default_are_listed(tmp_path: Path) -> None:

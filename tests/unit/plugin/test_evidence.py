@@ -1,8 +1,9 @@
-"""Token evidence of a trajectory; field case 1.3."""
+"""Token evidence of a trajectory; field cases 1.3 to 1.6."""
 
 import pytest
 
 from arkdev import rollout
+from arkdev.plugin.conversation import Conversation
 from arkdev.plugin.evidence import TokenRecordBuilder
 from arkdev.runs.records import Verdict
 from tests.running import LINE, answer, running, with_tokens
@@ -69,6 +70,48 @@ def test_a_logprob_missing_for_one_token_is_incomplete():
     builder = joined(with_tokens([1], [2, 3], [-0.1]))
     assert builder.built() is None
     assert "2 token ids with 1 logprobs" in builder.missing_reason
+
+
+def test_an_emoji_over_four_tokens_without_ids_is_no_evidence_and_said_so():
+    """Field case 1.6: the text is whole, ids are not rebuilt from the texts of tokens."""
+    logprobs = {"content": [{"token": "\ufffd", "logprob": -0.1}] * 4}
+    body = answer("🌧")
+    body["choices"][0]["logprobs"] = logprobs
+    conversation = Conversation()
+    conversation.add_call(LINE["messages"], body)
+    assert conversation.messages[-1].content == "🌧"
+    assert conversation.tokens is None
+    assert conversation.evidence_problem == (
+        "call 1: the endpoint gave logprobs without prompt_token_ids and token_ids; "
+        "nothing is put in its place"
+    )
+
+
+def test_ids_without_logprobs_are_said_to_lack_them():
+    body = with_tokens([5], [7], [-0.1])
+    body["choices"][0]["logprobs"] = None
+    assert "without logprobs" in joined(body).missing_reason
+
+
+def test_empty_logprobs_of_a_server_without_them_are_no_complaint():
+    body = answer()
+    body["choices"][0]["logprobs"] = {"content": []}
+    assert joined(body).missing_reason is None
+
+
+def test_a_trajectory_without_trainable_tokens_is_recognised():
+    """Field case 1.4: an answer without a token, and a history that cuts all that was sampled."""
+    assert joined(with_tokens([5, 6], [], [])).built().num_trainable == 0
+    assert joined(CALL_1, with_tokens([5], [], [])).built().num_trainable == 0
+    assert joined(CALL_1, CALL_2).built().num_trainable == 3
+    assert joined(answer()).built() is None, "without ids and logprobs there is not even that"
+
+
+def test_every_stop_token_that_was_sampled_is_trained():
+    """Field case 1.5: also a secondary one, and one whose id is the padding's."""
+    for end in (9, 7):
+        evidence = joined(with_tokens([5, 7], [4, end], [-0.1, -0.2])).built()
+        assert evidence.loss_weight == (0, 0, 1, 1)
 
 
 def test_unreported_usage_does_not_make_evidence_incomplete():

@@ -1,6 +1,7 @@
 import fcntl
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from arkdev.runs.records import (
     TokenRecord,
     TrajectoryRecord,
     Verdict,
+    trajectory_id_of,
 )
-from arkdev.runs.resume import drop_unfinished, finished_groups, resume_run
+from arkdev.runs.resume import drop_unfinished, finished_groups, resume_run, set_aside_from
 from arkdev.runs.writer import RunWriter
 
 
@@ -83,6 +85,43 @@ def test_what_finished_groups_wrote_is_kept_and_the_rest_is_dropped(folder):
     assert [record.trajectory_ids for record in reader.spans("2.1")] == [("2.1",)]
     assert list(reader.spans("1.0")) == []
     assert drop_unfinished(folder) == 0
+
+
+def of_step(step: int, *, phase: str = "train") -> TrajectoryRecord:
+    name = trajectory_id_of(0, 0, phase=phase, step=step)
+    return replace(rollout("0.0"), trajectory_id=name, phase=phase, step=step)
+
+
+def test_training_goes_back_to_a_step_and_what_followed_is_set_aside_not_counted_twice(tmp_path):
+    writer = RunWriter.create(tmp_path, kind="train", settings={}, hashes={}, versions={})
+    for step in (8, 9, 10):
+        for record in (of_step(step), of_step(step, phase="test")):
+            name = record.trajectory_id
+            writer.trajectory(record)
+            writer.tokens(TokenRecord(name, (1,), (1.0,), (-0.5,)))
+            group = GroupRecord(0, Verdict.SUCCESS, (name,), (1.0,), phase=record.phase, step=step)
+            writer.group(group)
+            writer.span(vars(span((name,))))
+        writer.metrics({"step": step, "train/loss": 0.5})
+        writer.event("step", step=step)
+        writer.log(replace(log_line(f"of step {step}"), step=step))
+    writer.event("limits")
+    writer.finish("interrupted", {})
+    append(writer.folder / "metrics.jsonl", b'{"step": 11, "tra')
+    assert set_aside_from(writer.folder, 9) == 4 * 4 + 3 * 2 + 1
+    reader = RunReader(writer.folder)
+    assert [record.trajectory_id for record in reader.trajectories()] == ["8/0.0", "test8/0.0"]
+    assert [(group.phase, group.step) for group in reader.groups()] == [("train", 8), ("test", 8)]
+    assert [event["kind"] for event in reader.events()] == ["step", "limits"]
+    assert [line.text for line in reader.logs()] == ["of step 8"]
+    assert len((writer.folder / "metrics.jsonl").read_bytes().splitlines()) == 1
+    assert ids(writer.folder / "set_aside", "tokens.jsonl") == [
+        f"{phase}{step}/0.0" for step in (9, 10) for phase in ("", "test")
+    ]
+    assert (
+        len((writer.folder / "set_aside" / "logs" / "plugin.jsonl").read_bytes().splitlines()) == 2
+    )
+    assert set_aside_from(writer.folder, 9) == 0
 
 
 def test_torn_lines_go_and_what_follows_begins_on_a_line_of_its_own(folder):

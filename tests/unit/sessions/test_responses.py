@@ -368,13 +368,13 @@ class WithoutStore(ScriptedServer):
     def __init__(self):
         super().__init__(script=None, skill=1.0)
         self.bodies = []
-        reply = self._responses_api.reply
+        reply = self._served.responses
 
-        def keeping_nothing(body, *, seed=None):
+        async def keeping_nothing(body, *, seed):
             self.bodies.append(body)
-            return reply({**body, "store": False}, seed=seed)
+            return await reply({**body, "store": False}, seed=seed)
 
-        self._responses_api.reply = keeping_nothing
+        self._served.responses = keeping_nothing
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from arkdev.endpoints.endpoint import ModelRequest
 from arkdev.endpoints.registry import open_endpoint
-from arkdev.endpoints.scripted import responses
 from arkdev.endpoints.scripted.script import Script
+from arkdev.endpoints.serving import stored_responses
 from arkdev.endpoints.spec import EndpointSpec
 from tests.unit.endpoints.scripted.test_scripted_server import QUESTION, WEATHER, post, serving
 
@@ -87,7 +87,7 @@ async def test_instructions_do_not_carry_over():
 
 
 async def test_the_store_is_bounded(monkeypatch):
-    monkeypatch.setattr(responses, "MAX_STORED_RESPONSES", 2)
+    monkeypatch.setattr(stored_responses, "MAX_STORED_RESPONSES", 2)
     async with serving() as url:
         path = f"{url}/responses"
         made = [(await post(path, {"input": "12 + 7"}))[1]["id"] for _ in range(3)]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from arkdev.endpoints.scripted.completion import LIMIT_NAMES
-from arkdev.endpoints.scripted.tools import function_of
+LIMIT_NAMES = ("max_new_tokens", "max_tokens", "max_completion_tokens")
+"""What the length limit of an answer may be called."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -53,6 +53,19 @@ def error_body(error: RequestError, *, request_id: str) -> dict[str, Any]:
     }
 
 
+def function_of(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return the function part of a tool; it may also be flat (SURFACE: Responses form)."""
+    function = definition.get("function")
+    return function if isinstance(function, dict) else definition
+
+
+def invalid(param: str, message: str) -> RequestError:
+    """Return the error for a parameter's value."""
+    return RequestError(
+        f"The parameter `{param}` is not valid: {message}", code="InvalidParameter", param=param
+    )
+
+
 def check_request(body: object) -> dict[str, Any]:
     """Return the body without its null parameters; raise `RequestError` when it is not valid."""
     if not isinstance(body, dict):
@@ -63,14 +76,8 @@ def check_request(body: object) -> dict[str, Any]:
     _check_response_format(stated.get("response_format"))
     for name, (is_valid, expected) in _PARAMETERS.items():
         if name in stated and not is_valid(stated[name]):
-            raise _invalid(name, f"expected {expected}, got {stated[name]!r}.")
+            raise invalid(name, f"expected {expected}, got {stated[name]!r}.")
     return stated
-
-
-def _invalid(param: str, message: str) -> RequestError:
-    return RequestError(
-        f"The parameter `{param}` is not valid: {message}", code="InvalidParameter", param=param
-    )
 
 
 def _check_messages(body: dict[str, Any]) -> None:
@@ -82,16 +89,16 @@ def _check_messages(body: dict[str, Any]) -> None:
         )
     messages = body["messages"]
     if not isinstance(messages, list) or not messages:
-        raise _invalid("messages", "expected a list with at least one message.")
+        raise invalid("messages", "expected a list with at least one message.")
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
         if not isinstance(message, dict):
-            raise _invalid(where, "expected an object.")
+            raise invalid(where, "expected an object.")
         if message.get("role") not in ROLES:
             known = ", ".join(ROLES)
-            raise _invalid(f"{where}.role", f"{message.get('role')!r} is not one of {known}.")
+            raise invalid(f"{where}.role", f"{message.get('role')!r} is not one of {known}.")
         if not isinstance(message.get("content"), (str, list, dict, type(None))):
-            raise _invalid(f"{where}.content", "expected a string or a list of parts.")
+            raise invalid(f"{where}.content", "expected a string or a list of parts.")
         _check_tool_calls(message.get("tool_calls"), where)
 
 
@@ -102,20 +109,20 @@ def _check_tool_calls(calls: object, where: str) -> None:
         isinstance(call, dict) and isinstance(call.get("function"), (dict, type(None)))
         for call in calls
     ):
-        raise _invalid(f"{where}.tool_calls", "expected a list of calls with a function each.")
+        raise invalid(f"{where}.tool_calls", "expected a list of calls with a function each.")
 
 
 def _check_tools(body: dict[str, Any]) -> None:
     tools = body.get("tools", [])
     if not isinstance(tools, list):
-        raise _invalid("tools", "expected a list.")
+        raise invalid("tools", "expected a list.")
     for index, tool in enumerate(tools):
         name = function_of(tool).get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name:
-            raise _invalid(f"tools[{index}].function.name", "expected a name.")
+            raise invalid(f"tools[{index}].function.name", "expected a name.")
         parameters = function_of(tool).get("parameters")
         if not isinstance(parameters, (dict, type(None))):
-            raise _invalid(f"tools[{index}].function.parameters", "expected a JSON Schema.")
+            raise invalid(f"tools[{index}].function.parameters", "expected a JSON Schema.")
     _check_tool_choice(body.get("tool_choice", "auto"), [function_of(t)["name"] for t in tools])
 
 
@@ -123,11 +130,11 @@ def _check_tool_choice(choice: object, names: list[str]) -> None:
     if isinstance(choice, dict):
         name = function_of(choice).get("name")
         if name not in names:
-            raise _invalid("tool_choice", f"{name!r} is not one of the request's tools.")
+            raise invalid("tool_choice", f"{name!r} is not one of the request's tools.")
     elif choice not in ("auto", "none", "required"):
-        raise _invalid("tool_choice", "expected auto, none, required or a named function.")
+        raise invalid("tool_choice", "expected auto, none, required or a named function.")
     elif choice == "required" and not names:
-        raise _invalid("tool_choice", "`required` needs tools.")
+        raise invalid("tool_choice", "`required` needs tools.")
 
 
 def _check_response_format(value: object) -> None:
@@ -135,11 +142,11 @@ def _check_response_format(value: object) -> None:
         return
     kind = value.get("type") if isinstance(value, dict) else None
     if kind not in ("text", "json_object", "json_schema"):
-        raise _invalid("response_format.type", "expected text, json_object or json_schema.")
+        raise invalid("response_format.type", "expected text, json_object or json_schema.")
     if isinstance(value, dict) and kind == "json_schema":
         described = value.get("json_schema")
         if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
-            raise _invalid("response_format.json_schema.schema", "expected a JSON Schema.")
+            raise invalid("response_format.json_schema.schema", "expected a JSON Schema.")
 
 
 def _is_whole(value: object) -> bool:
@@ -157,7 +164,7 @@ def _is_stop(value: object) -> bool:
 
 _PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **{name: (lambda v: _is_whole(v) and v >= 1, "a number from 1") for name in LIMIT_NAMES},
-    "n": (lambda v: v == 1, "1, since the scripted model gives one choice"),
+    "n": (lambda v: v == 1, "1, since one choice is given"),
     "seed": (_is_whole, "a whole number"),
     "stream": (lambda v: isinstance(v, bool), "true or false"),
     "temperature": (lambda v: _is_number(v) and 0 <= v <= 2, "a number in 0..2"),

@@ -1,0 +1,1 @@
+"""What every model that arkdev serves over HTTP has in common: routes, keys, checks, events."""

@@ -1,0 +1,39 @@
+"""Messages as templates want them."""
+
+import pytest
+
+from arkdev.backends.local.template_messages import template_messages
+from arkdev.errors import ConfigurationError
+from tests.running import tool_call
+
+
+def test_what_says_nothing_is_left_out_and_text_is_text():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert template_messages(
+        [
+            {"role": "user", "content": parts, "name": None},
+            {"role": "assistant", "content": None, "tool_calls": [], "refusal": None},
+        ]
+    ) == [{"role": "user", "content": "ab"}, {"role": "assistant", "content": ""}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept", "blanked"),
+    [
+        ('{"a": 1}', {"a": 1}, {"a": 1}),
+        ('{"a": 1', '{"a": 1', {}),
+        ("[1]", "[1]", {}),
+        ("", "", {}),
+    ],
+)
+def test_arguments_are_objects_where_they_are_and_stay_what_they_are(arguments, kept, blanked):
+    message = {"role": "assistant", "tool_calls": [tool_call("f", arguments)]}
+    for blank_broken, expected in ((False, kept), (True, blanked)):
+        (plain,) = template_messages([message], blank_broken=blank_broken)
+        assert plain["tool_calls"][0]["function"]["arguments"] == expected
+    assert message["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+def test_an_image_is_refused_by_its_type():
+    with pytest.raises(ConfigurationError, match="image_url"):
+        template_messages([{"role": "user", "content": [{"type": "image_url"}]}])

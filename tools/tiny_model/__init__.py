@@ -1,0 +1,1 @@
+"""Makes the embedded models `tiny` and `tiny-teacher` from data that it generates."""
