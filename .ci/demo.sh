@@ -15,5 +15,5 @@ say_and_run arkdev init workspace "$folder/weather" --template rl_demo
 say_and_run cd "$folder/weather"
 say_and_run arkdev test plugin
 say_and_run arkdev test plugin --sample 0
-printf '\nThe workspace stays. To go on with it:\n\n  cd %s\n  . %s/activate\n  arkdev runs\n' \
+printf '\nThe workspace stays. To go on with it:\n\n  cd %s\n  . %s/activate\n  arkdev runs\n\nTo train on this machine, without a GPU:\n\n  pip install "arkdev[local]"\n  arkdev train --backend local\n' \
     "$folder/weather" "$bin"

@@ -128,16 +128,16 @@ def _lines(dialogue: DialogueDrift) -> list[Text]:
 def _drift_lines(drift: Drift, dialogue: DialogueDrift) -> list[Text]:
     from rich.text import Text
 
-    what = {
-        "cut": "the template writes an earlier turn otherwise; cut from the training:",
-        "shifted": "extended as sampled; a rendering from scratch would shift or lose:",
-    }
+    kept, fresh = _token(drift.kept), _token(drift.fresh)
     share = f"{drift.num_tokens:,} of {dialogue.num_sampled:,} trained tokens"
-    place = f"prompt of turn {drift.turn}, token {drift.position:,}"
-    shown = f"    ...{_quoted(drift.before)} then {_token(drift.kept)}, from scratch "
+    what = {
+        "cut": f"{kept} becomes {fresh}; {share} are trained no more",
+        "shifted": f"{kept} would be {fresh} from scratch; {share} would stand elsewhere",
+    }
+    place = f"{drift.kind} at turn {drift.turn}, token {drift.position:,}"
     return [
-        Text(f"  {drift.kind} at {place}: {what[drift.kind]} {share}", style="yellow"),
-        Text(shown + _token(drift.fresh), style="cyan"),
+        Text(f"  {place}: {what[drift.kind]}", style="yellow"),
+        Text(f"    after ...{_quoted(drift.before)}", style="dim"),
     ]
 
 
@@ -145,8 +145,8 @@ def _unread_lines(unread: Unread) -> list[Text]:
     from rich.text import Text
 
     return [
-        Text(f"  turn {unread.turn}: its {unread.field} is read otherwise", style="yellow"),
-        Text(f"    {_quoted(unread.written)} becomes {_quoted(unread.read)}", style="cyan"),
+        Text(f"  turn {unread.turn}: {unread.field} is read otherwise", style="yellow"),
+        Text(f"    {_quoted(unread.written)} is read as {_quoted(unread.read)}", style="cyan"),
     ]
 
 

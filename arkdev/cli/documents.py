@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from arkdev.backends.local.drift import DialogueDrift
 from arkdev.cli.debug_documents import (
     ContextRow,
     DebugDocument,
@@ -17,12 +16,13 @@ from arkdev.cli.debug_documents import (
     ForecastDocument,
     StepDocument,
 )
+from arkdev.cli.doctor_documents import DoctorDocument, TokenDriftDocument
 from arkdev.cli.endpoint_documents import ENDPOINT_DOCUMENTS
 from arkdev.cli.faas_documents import FAAS_DOCUMENTS
 from arkdev.cli.freeze_documents import FindingRow, FreezeDocument
 from arkdev.cli.grader_documents import GraderAttackDocument, GraderRepeatDocument
 from arkdev.cli.output import JSON_SCHEMA_VERSION
-from arkdev.cli.training_documents import TRAINING_DOCUMENTS
+from arkdev.cli.training_documents import TRAINING_DOCUMENTS, TrainingPart
 from arkdev.flows.data_report import DuplicateReport, JobNumbers, SetReport
 from arkdev.harness.failures import Failure, Fate
 from arkdev.harness.grader_diff import GraderDiff
@@ -110,6 +110,8 @@ class RunDocument(_Document):
     torn: list[TornLine]
     debug: DebugPart | None
     """None: it is no debug run."""
+    training: TrainingPart | None
+    """None: it is no training."""
 
 
 class SiblingRow(TypedDict):
@@ -183,37 +185,6 @@ class TemplatesDocument(_Document):
 
     default: str
     templates: list[TemplateRow]
-
-
-class CheckRow(TypedDict):
-    """One thing that `arkdev doctor` looked at."""
-
-    name: str
-    status: str
-    """``ok``, ``note``, ``warning`` or ``error``."""
-    detail: str
-    fix: str
-    """What to do; empty where there is nothing to do."""
-
-
-class DoctorDocument(_Document):
-    """``arkdev doctor --json``."""
-
-    exit_code: int
-    checks: list[CheckRow]
-
-
-class TokenDriftDocument(_Document):
-    """``arkdev doctor tokens --json``."""
-
-    exit_code: int
-    model: str
-    rendering: str
-    has_thinking_switch: bool
-    stop_tokens: list[str]
-    run: str | None
-    """None: the built-in dialogues."""
-    dialogues: list[DialogueDrift]
 
 
 class DataCheckDocument(_Document):

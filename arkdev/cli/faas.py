@@ -118,9 +118,9 @@ def up(
     )
     target = ArkEndpoint(endpoint, model, api_key_env) if endpoint else None
     if detach:
-        from arkdev.cli.faas_detached import start_detached
+        from arkdev.cli.faas_detached import start_deployment
 
-        kept = start_detached(request, target)
+        kept = start_deployment(request, target)
         _print_up(kept, as_json=as_json)
         _say(f"it stays up; `arkdev faas down {kept.id}` ends it")
         return

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-import typer
-
-from arkdev.cli.streams import messages
+from arkdev.cli.detaching import Background, start_detached
 from arkdev.faas_emulator.kept_deployments import OUTPUT_FILE, KeptDeployment, KeptDeployments
 from arkdev.faas_emulator.state_folder import state_folder
 
@@ -20,35 +14,21 @@ if TYPE_CHECKING:
     from arkdev.flows.ark_endpoint import ArkEndpoint
     from arkdev.flows.faas_up import UpRequest
 
-_LOOK_EVERY_S = 0.1
-_ENDS_WITHIN_S = 30.0
 
-
-def start_detached(request: UpRequest, target: ArkEndpoint | None) -> KeptDeployment:
+def start_deployment(request: UpRequest, target: ArkEndpoint | None) -> KeptDeployment:
     """Start it and show what it says until it is up.
 
     Raises `typer.Exit` with its exit code when it ends before. Ctrl-C meanwhile ends it.
     """
     deployments = KeptDeployments(state_folder())
     deployment_id, folder = deployments.make_folder()
-    output = folder / OUTPUT_FILE
-    with output.open("ab") as sink, output.open("rb") as said:
-        process = subprocess.Popen(
-            [*_command(request, target), "--id", deployment_id],
-            cwd=request.start,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
-        try:
-            kept = _wait(process, deployments, deployment_id, said=said)
-        except BaseException:
-            _end(process)
-            deployments.remove(deployment_id)
-            raise
-        process.returncode = 0  # nobody waits for it any more
-        return kept
+    command = [*_command(request, target), "--id", deployment_id]
+    background = Background(command, cwd=request.start, output=folder / OUTPUT_FILE)
+    try:
+        return start_detached(background, find=lambda _: deployments.find(deployment_id))
+    except BaseException:
+        deployments.remove(deployment_id)
+        raise
 
 
 def _command(request: UpRequest, target: ArkEndpoint | None) -> list[str]:
@@ -65,33 +45,3 @@ def _command(request: UpRequest, target: ArkEndpoint | None) -> list[str]:
         if value:
             command += [name, str(value)]
     return command
-
-
-def _wait(
-    process: subprocess.Popen[bytes],
-    deployments: KeptDeployments,
-    deployment_id: str,
-    *,
-    said: BinaryIO,
-) -> KeptDeployment:
-    while True:
-        code = process.poll()
-        kept = deployments.find(deployment_id)
-        if kept is not None:
-            return kept
-        messages().write(said.read().decode("utf-8", "replace"))
-        messages().flush()
-        if code is not None:
-            raise typer.Exit(code or 1)
-        time.sleep(_LOOK_EVERY_S)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDS_WITHIN_S)
-    if process.poll() is None:
-        os.kill(process.pid, 9)
-        process.wait()

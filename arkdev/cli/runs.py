@@ -65,12 +65,14 @@ def register(app: typer.Typer, *, runs_root: Callable[[], Path] = runs_here) -> 
         trajectory: Annotated[
             str | None,
             typer.Argument(
-                help="SAMPLE.GENERATION, as in 7.1; of a debug run with its step, as in 3/7.1."
+                help="SAMPLE.GENERATION, as in 7.1; of a job's run with its step, as in 3/7.1."
             ),
         ] = None,
         step: Annotated[
             int | None,
-            typer.Option("--step", metavar="N", min=0, help="Of a debug run: one step of it."),
+            typer.Option(
+                "--step", metavar="N", min=0, help="Of a debug run or a training: one step of it."
+            ),
         ] = None,
         failed: Annotated[
             bool,
@@ -263,8 +265,10 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
         run["summary"] = summary.to_json()
         torn = [dataclasses.asdict(line) for line in reader.torn]
         from arkdev.cli.debug_runs import debug_json
+        from arkdev.cli.train_runs import training_json
 
-        print_json({"run": run, "torn": torn, "debug": debug_json(reader)})
+        document = {"run": run, "torn": torn, "debug": debug_json(reader)}
+        print_json({**document, "training": training_json(reader)})
         return
     from arkdev.cli.report import render_summary
 
@@ -277,6 +281,10 @@ def show_run(reader: RunReader, *, root: Path, as_json: bool) -> None:
         from arkdev.cli.debug_runs import print_debug
 
         print_debug(reader)
+    elif reader.manifest.kind == "train":
+        from arkdev.cli.train_runs import print_training
+
+        print_training(reader)
     _report_torn(reader)
 
 
@@ -284,7 +292,9 @@ def _say_unfinished(reader: RunReader, name: str) -> None:
     """Say on stderr that a run was cut short, or goes on."""
     if reader.status != "finished":
         note = f"the run is {reader.status}: this covers what it had written"
-        command = {"test": "test plugin", "debug": "debug"}.get(reader.manifest.kind)
+        command = {"test": "test plugin", "debug": "debug", "train": "train"}.get(
+            reader.manifest.kind
+        )
         if reader.status != "running" and command:
             note += f"; `arkdev {command} --resume {name}` goes on with it"
         console(is_stderr=True).print(note, soft_wrap=True)

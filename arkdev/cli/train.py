@@ -48,6 +48,15 @@ class Backend(StrEnum):
     REMOTE = "remote"
 
 
+class MetricSink(StrEnum):
+    """Where metrics can go besides the run folder."""
+
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    MLFLOW = "mlflow"
+    TRACKIO = "trackio"
+
+
 class Engine(StrEnum):
     """What samples from the policy."""
 
@@ -61,6 +70,7 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
+    ctx: typer.Context,
     job: Annotated[
         Path | None,
         typer.Option(
@@ -149,6 +159,14 @@ def train(
             help="The same answers whatever runs beside them: slower, and repeatable.",
         ),
     ] = False,
+    log_to: Annotated[
+        list[MetricSink] | None,
+        typer.Option("--log-to", help="Send the metrics there too; may be repeated."),
+    ] = None,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", help="Train in the background; `arkdev watch` follows."),
+    ] = False,
     inject: InjectOption = None,
     faas: FaasOption = False,
     faas_engine: FaasEngineOption = None,
@@ -158,6 +176,7 @@ def train(
     resume: ResumeOption = None,
     real_ark_sdk: RealArkSdkOption = False,
     as_json: JsonOption = False,
+    output: Annotated[Path | None, typer.Option("--detached-output", hidden=True)] = None,
 ) -> None:
     """Train the workspace's job with GRPO, on this machine.
 
@@ -173,6 +192,12 @@ def train(
             "`arkdev train --backend remote` is not built yet: it comes with remote job management",
             hint="arkdev plan --backend remote says what the platform would do",
         )
+    if detach:
+        from arkdev.cli.runs import runs_here
+        from arkdev.cli.train_detached import train_in_background
+
+        train_in_background(ctx, runs=runs_here(), as_json=as_json)
+        return
     request = TrainRequest(
         start=Path.cwd(),
         job=job,
@@ -196,6 +221,8 @@ def train(
         engine=engine and engine.value,
         policy_lag=policy_lag,
         deterministic=deterministic,
+        log_to=tuple(sink.value for sink in log_to or ()),
+        output=output,
     )
     outcome = run_and_show(request, as_json=as_json)
     raise typer.Exit(int(outcome.exit_code))

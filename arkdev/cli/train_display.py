@@ -8,11 +8,19 @@ from pathlib import Path
 from rich.text import Text
 
 from arkdev.cli.debug_display import step_of, what_is_run
-from arkdev.cli.debug_report import metrics_section, print_sections, what_is_learned
+from arkdev.cli.debug_report import metrics_section, print_sections
 from arkdev.cli.report import headline, print_next, render_summary
-from arkdev.cli.terminal import Section, facts, number, plural, printable, symbols
+from arkdev.cli.terminal import plural, symbols
 from arkdev.cli.test_display import Display
-from arkdev.cli.train_report import HEADERS, aligned, cells, curve_section
+from arkdev.cli.train_report import (
+    HEADERS,
+    aligned,
+    cells,
+    curve_section,
+    kl_column,
+    outcome_section,
+    telling,
+)
 from arkdev.flows.test_plan import PluginTestPlan
 from arkdev.flows.train import TrainOutcome
 from arkdev.flows.train_plan import TrainPlan
@@ -20,11 +28,6 @@ from arkdev.harness.steps import StepRecord
 from arkdev.job.batches import Batch
 from arkdev.runs.masking import masked_text
 from arkdev.runs.records import TEST, TRAIN
-
-_KL = {
-    "kl": "kl: from the model that training began with",
-    "rollout_off_policy_kl": "kl: between what samples and what is trained",
-}
 
 
 class TrainDisplay(Display):
@@ -37,9 +40,8 @@ class TrainDisplay(Display):
         self._train = plan
         self._signs = symbols(self._err)
         self._has_header = False
-        has_reference = plan.update.kl_coefficient > 0
-        self._kl = "kl" if has_reference else "rollout_off_policy_kl"
-        self._num_done = 0
+        self._kl, self._kl_told = kl_column(plan.the_job.hyperparameters)
+        self._num_steps_done = 0
         self._began = time.perf_counter()
 
     def on_start(self, plan: PluginTestPlan, folder: Path) -> None:
@@ -62,7 +64,7 @@ class TrainDisplay(Display):
         width = self._err.width if self._err.is_terminal else 1_000
         if not self._has_header:
             self._has_header = True
-            self._err.print(Text(_KL[self._kl], style="dim"), soft_wrap=True)
+            self._err.print(Text(self._kl_told, style="dim"), soft_wrap=True)
             self._err.print(Text(aligned(HEADERS, width=width), style="dim"), soft_wrap=True)
         row = cells(record, self._signs, kl=self._kl, left_s=self._left_s(record))
         style = "cyan" if record.phase == TEST else ""
@@ -76,9 +78,9 @@ class TrainDisplay(Display):
         """Steps to come take what those took that this process has done."""
         if record.phase != TRAIN:
             return None
-        self._num_done += 1
+        self._num_steps_done += 1
         left = len(self._train.steps) - 1 - record.step
-        return (time.perf_counter() - self._began) / self._num_done * left
+        return (time.perf_counter() - self._began) / self._num_steps_done * left
 
     def say_end(self, outcome: TrainOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
@@ -94,9 +96,18 @@ class TrainDisplay(Display):
         run = name or outcome.folder.name
         render_summary(outcome.summary, self._out)
         sections = [
-            metrics_section(outcome.steps),
+            metrics_section(list(map(telling, outcome.steps))),
             curve_section(outcome.steps, signs),
-            self._outcome_section(outcome, run=run),
+            outcome_section(
+                outcome.steps,
+                job_id=outcome.job_id,
+                failure=None if outcome.failure is None else outcome.failure.message,
+                more=[t for t in (outcome.failure.where, outcome.failure.hint) if t]
+                if outcome.failure
+                else ["it was asked to stop, and can go on"] * outcome.was_stopped,
+                models=outcome.models,
+                warnings=outcome.warnings,
+            ),
         ]
         print_sections(self._out, sections, signs)
         self._print_capacity(outcome.folder, run=run)
@@ -105,21 +116,6 @@ class TrainDisplay(Display):
         for text in self._next(outcome, run):
             self._out.print(Text(f" next  {text}"), soft_wrap=True)
         self._say_rest(outcome)
-
-    def _outcome_section(self, outcome: TrainOutcome, *, run: str) -> Section:
-        rows: list[tuple[str, Text | str]] = [("job", outcome.job_id), ("reward", _reward(outcome))]
-        if outcome.failure is not None:
-            text = Text(printable(outcome.failure.message), style="bold red")
-            rows.append(("failed", text))
-            rows += [("", printable(t)) for t in (outcome.failure.where, outcome.failure.hint) if t]
-        elif outcome.was_stopped:
-            rows.append(("stopped", "as it was asked to; it can go on"))
-        learned, is_any = what_is_learned(outcome.steps)
-        if learned:
-            rows.append(("learned", Text(learned, style="" if is_any else "bold red")))
-        rows += [(f"{which} model", str(folder)) for which, folder in outcome.models.items()]
-        rows += [("warning", Text(printable(text), style="yellow")) for text in outcome.warnings]
-        return Section("Training", facts(rows))
 
     def _next(self, outcome: TrainOutcome, run: str) -> list[str]:
         if outcome.failure is not None or outcome.was_stopped:
@@ -143,14 +139,3 @@ class TrainDisplay(Display):
         if outcome.tracing is not None:
             for warning in outcome.tracing.warnings:
                 self._say(f"warning: {warning}")
-
-
-def _reward(outcome: TrainOutcome) -> str:
-    """From the first to the last step, and in validation."""
-    parts = []
-    for phase, what in ((TRAIN, "in training"), (TEST, "in validation")):
-        means = [s.reward_mean for s in outcome.steps if s.phase == phase]
-        known = [mean for mean in means if mean is not None]
-        if known:
-            parts.append(f"{number(known[0])} to {number(known[-1])} {what}")
-    return ", ".join(parts) or "none"

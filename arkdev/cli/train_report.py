@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Group
 from rich.text import Text
 
-from arkdev.cli.terminal import Section, Symbols, duration, number
+from arkdev.cli.debug_report import what_is_learned
+from arkdev.cli.terminal import Section, Symbols, duration, facts, number, printable
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.records import TEST, TRAIN
 
@@ -29,10 +32,34 @@ _WITHOUT = ("clip", "tok/s", "grade")
 _ALL_FROM = sum(_WIDTHS) + len(_WIDTHS)
 """Columns of a terminal that has room for all."""
 
+_TELLING = (
+    "advantages.mean",
+    "advantages.min",
+    "advantages.max",
+    "completion_tokens.mean",
+    "truncated_ratio",
+    "kl",
+    "rollout_off_policy_kl",
+    "entropy",
+    "pg_clipfrac",
+    "ratio_max",
+    "grad_norm",
+    "lr",
+    "sync_gap_mean",
+)
+"""Of the update; and whatever rollouts and graders come to."""
 _HEIGHT = 8
 _MAX_COLUMNS = 60
+_MAX_STEPS = 40
 _MARK = {True: "•", False: "*"}
 _VALIDATION = {True: "◆", False: "V"}
+
+
+def kl_column(hyperparameters: Mapping[str, object]) -> tuple[str, str]:
+    """Return the metric that the column ``kl`` shows, and what it is, in words."""
+    if hyperparameters.get("kl_coefficient"):
+        return "kl", "kl: from the model that training began with"
+    return "rollout_off_policy_kl", "kl: between what samples and what is trained"
 
 
 def cells(step: StepRecord, signs: Symbols, *, kl: str, left_s: float | None) -> tuple[str, ...]:
@@ -70,6 +97,16 @@ def cells(step: StepRecord, signs: Symbols, *, kl: str, left_s: float | None) ->
     )
 
 
+def telling(step: StepRecord) -> StepRecord:
+    """Return a step with the metrics that a report shows; metrics.jsonl has them all."""
+    kept = {
+        name: value
+        for name, value in step.metrics.items()
+        if ("->" in name and "_share->" not in name) or name.partition("/")[2] in _TELLING
+    }
+    return replace(step, metrics=kept)
+
+
 def _whole(value: float | None, dash: str) -> str:
     if value is None:
         return dash
@@ -80,7 +117,7 @@ def aligned(row: Sequence[str], *, width: int) -> str:
     """Return a row as a line of the table that grows while the run goes on."""
     shown = [
         cell.ljust(room) if index == 0 else cell.rjust(room)
-        for index, (cell, room, header) in enumerate(zip(row, _WIDTHS, HEADERS, strict=True))
+        for index, (cell, room, header) in enumerate(zip(row, _WIDTHS, HEADERS, strict=False))
         if width >= _ALL_FROM or header not in _WITHOUT
     ]
     return " ".join(shown).rstrip()
@@ -129,3 +166,53 @@ def _averaged(points: dict[int, float], first: int, last: int, width: int) -> di
         column = (step - first) * (width - 1) // max(1, last - first)
         columns.setdefault(min(max(column, 0), width - 1), []).append(reward)
     return {column: sum(rewards) / len(rewards) for column, rewards in columns.items()}
+
+
+def steps_section(
+    steps: Sequence[StepRecord], signs: Symbols, *, kl: str, width: int
+) -> Section | None:
+    """Build the table of steps; of many the first and the last."""
+    if not steps:
+        return None
+    shown, note = list(steps), ""
+    if len(shown) > _MAX_STEPS:
+        half = _MAX_STEPS // 2
+        note = f" {len(shown) - 2 * half} rows are left out; metrics.jsonl has them"
+        shown = [*shown[:half], *shown[-half:]]
+    lines = [aligned(HEADERS[:-1], width=width)]
+    lines += [aligned(cells(s, signs, kl=kl, left_s=None)[:-1], width=width) for s in shown]
+    told = [Text(f" {line}", style="" if n else "dim") for n, line in enumerate(lines)]
+    return Section("Steps", Group(*told, *([Text(note, style="dim")] if note else [])))
+
+
+def outcome_section(
+    steps: Sequence[StepRecord],
+    *,
+    job_id: str,
+    failure: str | None,
+    more: Sequence[str] = (),
+    models: Mapping[str, Path],
+    warnings: Sequence[str],
+) -> Section:
+    """Build what a training came to; `more` goes below why it ended."""
+    rows: list[tuple[str, Text | str]] = [("job", job_id), ("reward", _reward(steps))]
+    if failure is not None:
+        rows.append(("failed", Text(printable(failure), style="bold red")))
+    rows += [("" if failure else "stopped", printable(text)) for text in more]
+    learned, is_any = what_is_learned(steps)
+    if learned:
+        rows.append(("learned", Text(learned, style="" if is_any else "bold red")))
+    rows += [(f"{which} model", str(folder)) for which, folder in models.items()]
+    rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
+    return Section("Training", facts(rows))
+
+
+def _reward(steps: Sequence[StepRecord]) -> str:
+    """From the first to the last step, and in validation."""
+    parts = []
+    for phase, what in ((TRAIN, "in training"), (TEST, "in validation")):
+        means = [step.reward_mean for step in steps if step.phase == phase]
+        known = [mean for mean in means if mean is not None]
+        if known:
+            parts.append(f"{number(known[0])} to {number(known[-1])} {what}")
+    return ", ".join(parts) or "none"

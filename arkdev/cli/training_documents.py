@@ -7,6 +7,51 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from arkdev.flows.training_runs import SavedModelRow, TrainingRun
+from arkdev.harness.steps import StepRecord
+from arkdev.harness.summary import Summary
+
+
+class ValueRow(TypedDict):
+    """A hyperparameter that is not the job's own."""
+
+    name: str
+    value: Any
+    where: str
+    in_job: Any
+    """None: the job gives none."""
+
+
+class TrainDocument(TypedDict):
+    """``arkdev train --json``."""
+
+    schema_version: int
+    run: str
+    folder: str
+    job_id: str
+    exit_code: int
+    settings: dict[str, Any]
+    values: list[ValueRow]
+    steps: list[StepRecord]
+    failure: str | None
+    """Why the job ended before its last step."""
+    was_stopped: bool
+    summary: Summary
+    """Of the training steps."""
+    validation: Summary | None
+    models: dict[str, str]
+    """Folders of the ``best`` and the ``last`` saved model."""
+    warnings: list[str]
+
+
+class TrainingPart(TypedDict):
+    """What a training adds to the document of a run."""
+
+    job_id: str
+    failure: str | None
+    warnings: list[str]
+    steps: list[StepRecord]
+    validation: dict[str, Any] | None
+    models: dict[str, str]
 
 
 class _Document(TypedDict):
@@ -40,6 +85,16 @@ class JobDocument(_Document):
     models: list[SavedModelRow]
     hyperparameters: dict[str, Any]
     data: list[str]
+
+
+class DetachedDocument(_Document):
+    """``arkdev train --detach --json``."""
+
+    run: str
+    folder: str
+    pid: int
+    output: str
+    """The file that it writes to."""
 
 
 class StopDocument(_Document):
@@ -84,6 +139,8 @@ TRAINING_DOCUMENTS: dict[str, type] = {
     "get-mcj": JobDocument,
     "list-mcj": JobsDocument,
     "stop": StopDocument,
+    "train": TrainDocument,
+    "train-detached": DetachedDocument,
     "watch": WatchLine,
 }
 """Name of a schema → type of the document."""

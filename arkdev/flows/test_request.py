@@ -122,7 +122,7 @@ _COUNTS = {
     "validation_limit": "--validation-limit",
 }
 """Field → flag; some are those of a debug run only."""
-_NO_FLAGS = ("start", "out", "resume", "record", "replay")
+_NO_FLAGS = ("start", "out", "resume", "record", "replay", "output")
 _PATHS = ("job", "data", "script", "tokenizer")
 
 

@@ -19,6 +19,7 @@ from arkdev.endpoints.endpoint import Endpoint
 from arkdev.errors import ArkdevError, ExitCode, JobFailedError, RunStoppedError
 from arkdev.flows.injection import notes_on_effect
 from arkdev.flows.job_steps import records_of
+from arkdev.flows.metric_logging import logged_metrics
 from arkdev.flows.rollout_run import Recorded, RolloutRun, rollout_run
 from arkdev.flows.test_plugin import exit_code_of
 from arkdev.flows.tracing import Tracing
@@ -70,7 +71,8 @@ class TrainingParts(Protocol):
         ...
 
 
-OpenParts = Callable[[TrainPlan], AbstractAsyncContextManager[TrainingParts]]
+OpenParts = Callable[[TrainPlan, Callable[[str], None]], AbstractAsyncContextManager[TrainingParts]]
+"""Opens them for a plan; the second is told what takes its time."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ async def run_train(
     checkpoint cannot be saved.
     """
     validation = RunStatistics(plan.test_num_generations, success_threshold=plan.success_threshold)
-    async with (open_parts or opened_parts)(plan) as parts:
+    async with (open_parts or opened_parts)(plan, observer.on_progress) as parts:
         saving, first_step = None, 0
         if plan.resumed is not None:
             saving, first_step, notes = _restored(plan, parts)
@@ -117,10 +119,12 @@ async def run_train(
         async with rollout_run(
             plan, observer, retries=retries, validation=validation, endpoint=parts.endpoint
         ) as run:
-            training = _Training(plan, run, parts, JobGroups(plan, run, observer))
-            if plan.resumed is not None:
-                training.take_over()
-            await training.run(saving, first_step=first_step)
+            async with logged_metrics(plan, run, observer) as log:
+                groups = JobGroups(plan, run, observer, log=log)
+                training = _Training(plan, run, parts, groups)
+                if plan.resumed is not None:
+                    training.take_over()
+                await training.run(saving, first_step=first_step)
             return await training.outcome(validation)
 
 
@@ -158,7 +162,7 @@ class _Training:
     async def run(self, saving: Saving | None, *, first_step: int) -> None:
         """Train to the end, or to where the job fails or is stopped."""
         writer, parts = self.folder.folder, self.parts
-        begin_process(writer.folder)
+        begin_process(writer.folder, output=self.plan.train.output)
         if saving is None:
             saving = _saving(parts, writer.folder, writer.run_id)
         version = parts.learner.policy_version
@@ -247,21 +251,22 @@ def _saving(parts: TrainingParts, folder: Path, run_id: str) -> RestorableSaving
     return parts.saving(folder, run_id, is_stop_asked=lambda: is_stop_asked(folder))
 
 
-def opened_parts(plan: TrainPlan) -> AbstractAsyncContextManager[TrainingParts]:
+def opened_parts(
+    plan: TrainPlan, say: Callable[[str], None]
+) -> AbstractAsyncContextManager[TrainingParts]:
     """Load the policy of a plan and open its engine: here torch is imported."""
     opening: Any = import_module("arkdev.backends.local.opening")
-    parameters = plan.the_job.hyperparameters
-    parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(
-        opening.TrainingModel(
-            name=plan.model_name,
-            folder=plan.model_folder,
-            engine=plan.engine,
-            update=plan.update,
-            save_every_n_steps=parameters.get("save_every_n_steps"),
-            save_model_limit=plan.the_job.config.save_model_limit,
-            lora=plan.lora,
-            seed=plan.request.seed or 0,
-            is_deterministic=plan.train.deterministic,
-        )
+    model = opening.TrainingModel(
+        files=plan.model,
+        engine=plan.engine,
+        update=plan.update,
+        lora=plan.lora,
+        save_every_n_steps=plan.the_job.hyperparameters.get("save_every_n_steps"),
+        save_model_limit=plan.the_job.config.save_model_limit,
+        seed=plan.request.seed or 0,
+        is_deterministic=plan.train.deterministic,
+        num_running=plan.concurrency,
+        log=plan.workspace.root / "runs" / "vllm.log",
     )
+    parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(model, say=say)
     return parts

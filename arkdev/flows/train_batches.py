@@ -36,7 +36,7 @@ def trainable_tokens(finished: FinishedRollout, trained: TokenEvidence | None) -
     """Return the tokens of a trajectory; `trained` has the weights that they have in the loss.
 
     Raises `JobFailedError` where nothing of it can be trained on (field case 1.4), which names the
-    sample and the turn: better than a step that learns nothing.
+    sample and the call: better than a step that learns nothing.
     """
     record, sampled = finished.record, finished.evidence
     if (
@@ -56,12 +56,12 @@ def trainable_tokens(finished: FinishedRollout, trained: TokenEvidence | None) -
 
 def _why(record: TrajectoryRecord, sampled: TokenEvidence | None) -> str:
     if not record.turns:
-        return "turn 1: it made no model call"
+        return "which made no model call"
     if sampled is None:
         warnings = (text for text in record.warnings if text.startswith(_INCOMPLETE))
         reason = next(warnings, "").partition(": ")[2]
-        return reason or "turn 1: the answer came without token ids"
-    last = f"turn {len(record.turns)}"
+        return reason or "call 1: the answer came without token ids"
+    last = f"call {len(record.turns)}"
     if not any(sampled.loss_weight):
         return f"{last}: its history was rewritten, so that no token that was sampled is left"
     return f"{last}: nobody knows which weights answered"

@@ -42,12 +42,21 @@ class _Open:
 class JobGroups:
     """The steps of a job as batches to train on, and what became of each."""
 
-    def __init__(self, plan: TrainPlan, run: RolloutRun, observer: TrainObserver) -> None:
+    def __init__(
+        self,
+        plan: TrainPlan,
+        run: RolloutRun,
+        observer: TrainObserver,
+        *,
+        log: Callable[[StepRecord], None] = lambda _: None,
+    ) -> None:
+        """`log` is told of each step, and round of validation, when it is done."""
         self.num_steps = len(plan.steps)
         self.steps = JobSteps(plan, run, observer, on_trained=self._take)
         self.warnings: list[str] = []
         self._plan = plan
         self._run = run
+        self._log = log
         self._warn: Callable[[str], None] = observer.on_warning
         self._open: dict[int, _Open] = {}
 
@@ -79,6 +88,7 @@ class JobGroups:
             return None
         rolled = await self.steps.roll_out(self._plan.steps.batch(step), TEST)
         record = self.steps.record(rolled)
+        self._log(record)
         self.steps.keep(record)
         return record.metrics
 
@@ -96,9 +106,9 @@ class JobGroups:
             self.warnings.append(text)
             self._run.folder.event("warning", step=record.step, text=text)
             self._warn(text)
-        self.steps.keep(
-            replace(record, metrics={**record.metrics, **names, **times}, message=message)
-        )
+        whole = replace(record, metrics={**record.metrics, **names, **times}, message=message)
+        self._log(whole)
+        self.steps.keep(whole)
 
     def _take(self, finished: FinishedRollout, trained: TokenEvidence | None) -> None:
         name = finished.record.trajectory_id

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from functools import partial
+from typing import Any, ClassVar
 
+from arkdev.backends.local.model_files import ModelFiles, resolve_model
+from arkdev.backends.local.packages import SAMPLING, require_packages
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
 from arkdev.endpoints.registry import LOCAL
-from arkdev.endpoints.spec import EndpointSpec
-from arkdev.errors import ConfigurationError, JobError, MissingExtraError, UsageError
+from arkdev.errors import ConfigurationError, JobError, UsageError
 from arkdev.flows.debug_plan import DebugPlan, composed
 from arkdev.flows.debug_records import loss_mode
 from arkdev.flows.resume import check_unchanged, find_resumable
 from arkdev.flows.test_plan import serve_ark_sdk
-from arkdev.flows.test_request import check_flags
+from arkdev.flows.test_request import check_flags, shown
 from arkdev.flows.train_request import DEFAULT_MODEL, TrainRequest, hyperparameter_flags
 from arkdev.harness.loss_weights import LossAggMode
 from arkdev.harness.rollouts import SampleToRun
@@ -30,10 +29,10 @@ from arkdev.job.local_values import LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
+from arkdev.observe.metric_sinks.sinks import check_installed
 from arkdev.runs.writer import recorded_settings
 
-_NEEDED = ("torch", "transformers", "peft", "safetensors")
-_INSTALL = "pip install 'arkdev[local]'"
+_NEEDED = (*SAMPLING, "peft")
 _MOST_AT_ONCE = 64
 """Rollouts at once where nothing is asked for: a larger batch of the sampler gains little."""
 _SAMPLED = ("max_new_tokens", "temperature", "top_p", "top_k")
@@ -46,8 +45,7 @@ class TrainPlan(DebugPlan):
 
     kind: ClassVar[str] = "train"
 
-    model_name: str = DEFAULT_MODEL
-    model_folder: Path = Path()
+    model: ModelFiles = field(kw_only=True)
     engine: str = "torch"
     policy_lag: int = 0
     values: Mapping[str, LocalValue] = field(default_factory=dict)
@@ -101,7 +99,8 @@ class TrainPlan(DebugPlan):
         """Return what the run folder keeps of this plan."""
         return {
             **super().settings(),
-            "model": {"name": self.model_name, "folder": str(self.model_folder)},
+            "job_name": self.the_job.config.name,
+            "model": {"name": self.model.name, "folder": shown(self.model.folder)},
             "engine": self.engine,
             "policy_lag": self.policy_lag,
             "deterministic": self.train.deterministic,
@@ -109,44 +108,22 @@ class TrainPlan(DebugPlan):
         }
 
 
-class NamedFolder(Protocol):
-    """A model that was found (`arkdev.backends.local.model_files`)."""
-
-    @property
-    def name(self) -> str:
-        """What answers and reports call it."""
-        ...
-
-    @property
-    def folder(self) -> Path:
-        """Its files, in Hugging Face layout."""
-        ...
-
-
-FindModel = Callable[[str], NamedFolder]
-
-
-def found_model(name: str) -> NamedFolder:
-    """Return the model of a name or a path. Raises `ConfigurationError`, also without torch."""
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise MissingExtraError(
-            f"training on this machine needs {', '.join(missing)}", hint=_INSTALL
-        )
-    files: Any = import_module("arkdev.backends.local.model_files")
-    model: NamedFolder = files.resolve_model(name)
-    return model
+FindModel = Callable[[str], ModelFiles]
 
 
 def plan_train(
-    request: TrainRequest, *, job: Job | None = None, find_model: FindModel = found_model
+    request: TrainRequest, *, job: Job | None = None, find_model: FindModel | None = None
 ) -> TrainPlan:
     """Resolve and check a training of the workspace's job, or of `job`.
 
+    `find_model` returns the model of a name; None looks for real ones, and for what training needs.
     Raises `ConfigurationError` for whatever cannot run, a `RunError` for a run that cannot be gone
     on with.
     """
     workspace = find_workspace(request.start, job=request.job)
+    if find_model is None:
+        require_packages(_NEEDED, purpose="training on this machine")
+        find_model = partial(resolve_model, runs=workspace.root / "runs")
     if request.resume is None:
         return _resolved(request, workspace, job, find_model)
     if request.out is not None:
@@ -168,6 +145,7 @@ def _resolved(
     request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
 ) -> TrainPlan:
     check_flags(request)
+    check_installed(request.log_to)
     notes = list(serve_ark_sdk(request))
     if job is None:
         require_job_file(workspace.root, request.job)
@@ -180,7 +158,7 @@ def _resolved(
     require_supported(job, BackendName.LOCAL, local)
     _check_values(local, request)
     model = find_model(request.model or DEFAULT_MODEL)
-    notes += _notes(job, local, model.name, is_asked_for=request.model is not None)
+    notes += _notes(job, local, model, is_asked_for=request.model is not None)
     # what the flags say of sizes is in the job now
     plain = replace(
         request,
@@ -196,19 +174,13 @@ def _resolved(
         workspace,
         job=local.job,
         notes=notes,
-        endpoint=_endpoint(model.name),
-        model_name=model.name,
-        model_folder=model.folder,
+        endpoint=replace(LOCAL, model=model.name),
+        model=model,
         engine=request.engine or "torch",
         policy_lag=request.policy_lag or 0,
         values=local.values,
     )
     return replace(plan, request=replace(request, sampling=plain.sampling))
-
-
-def _endpoint(model: str) -> EndpointSpec:
-    """The policy itself, which answers in this process."""
-    return replace(LOCAL, model=model, source="training")
 
 
 def _concurrency(job: Job) -> int | None:
@@ -253,12 +225,7 @@ def _place(local: LocalJob, name: str) -> str:
     return value.place if value is not None else local.job.place(("hyperparameters", name))
 
 
-def _notes(job: Job, local: LocalJob, model: str, *, is_asked_for: bool) -> list[str]:
+def _notes(job: Job, local: LocalJob, model: ModelFiles, *, is_asked_for: bool) -> list[str]:
     named = job.model_name or job.custom_model_id
-    if model != DEFAULT_MODEL:
-        first = f"{model} stands for {named}"
-    elif is_asked_for:
-        first = f"the embedded model {model} stands for {named}"
-    else:
-        first = f"the embedded model {model} stands for {named}; --model PATH trains another"
-    return [first, *local.notes]
+    more = "" if is_asked_for else "; --model PATH trains another"
+    return [f"{model.source} stands for {named}{more}", *local.notes]

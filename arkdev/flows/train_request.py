@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from arkdev.errors import UsageError
 from arkdev.flows.debug_request import DebugRequest
@@ -27,6 +28,10 @@ class TrainRequest(DebugRequest):
     """How many updates old the weights may be that answer."""
     deterministic: bool = False
     """The same answers whatever runs beside: a resumed run equals an uninterrupted one."""
+    log_to: tuple[str, ...] = ()
+    """Where metrics go besides the run folder (`arkdev.observe.metric_sinks`)."""
+    output: Path | None = None
+    """The file that this process writes to in the background (``--detach``)."""
 
 
 def hyperparameter_flags(request: TrainRequest) -> dict[str, PlacedValue]:

@@ -7,6 +7,7 @@ step that is under way.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -32,16 +33,43 @@ from arkdev.runs.writer import RUNNING, write_page
 KIND = "train"
 PROCESS_FILE = "process.txt"
 STOP_FILE = "stop.txt"
+OUTPUT_FILE = "output.txt"
+"""What a run in the background printed."""
+_BEGUN = ".run"
 
 ENDS_WITHIN_S = 30.0
 _LOOK_EVERY_S = 0.1
 _DIES_WITHIN_S = 5.0
 
 
-def begin_process(folder: Path) -> None:
-    """Note that this process trains the run in `folder`, which was not asked to stop yet."""
+def begin_process(folder: Path, *, output: Path | None = None) -> None:
+    """Note that this process trains the run in `folder`, which was not asked to stop yet.
+
+    `output` is the file that it writes to in the background: it moves into the folder, and in its
+    place is said which folder that is, for `begun_run`.
+    """
     (folder / STOP_FILE).unlink(missing_ok=True)
     write_page(folder / PROCESS_FILE, f"{this_process()}\n")
+    if output is not None:
+        _keep_earlier(folder / OUTPUT_FILE)
+        output.rename(folder / OUTPUT_FILE)
+        write_page(output.with_suffix(_BEGUN), str(folder.absolute()))
+
+
+def _keep_earlier(output: Path) -> None:
+    """Rename what an earlier part of the run printed: ``output-1.txt`` is that of the first."""
+    if output.exists():
+        numbers = itertools.count(1)
+        names = (output.with_stem(f"{output.stem}-{number}") for number in numbers)
+        output.rename(next(path for path in names if not path.exists()))
+
+
+def begun_run(output: Path) -> Path | None:
+    """Return the folder of the run that the process which writes to `output` has begun, if so."""
+    try:
+        return Path(output.with_suffix(_BEGUN).read_text(encoding="utf-8"))
+    except OSError:
+        return None
 
 
 def process_of(folder: Path) -> Owner | None:

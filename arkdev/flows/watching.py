@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from arkdev.flows.training_runs import OUTPUT_FILE
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.following import RunFollower
 from arkdev.runs.reader import KILLED
@@ -18,8 +19,6 @@ RESUMED = "resumed"
 END = "end"
 
 LOOK_EVERY_S = 0.5
-OUTPUT_FILE = "output.txt"
-"""What a detached run printed."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def _commands() -> dict[str, object]:
         children = getattr(command, "commands", {})
         for name, child in children.items():
             walk(child, (*path, name))
-        if not children:
+        if not children or getattr(command, "invoke_without_command", False):
             found[" ".join(path)] = command
 
     walk(typer.main.get_command(build_app()), ())
@@ -51,6 +51,11 @@ ENDS = {
     ],
     "check": [("check", 0), ("check none.yaml", 2), ("check broken.yaml", 2)],
     "doctor": [("doctor", 0)],
+    "doctor tokens": [
+        ("doctor tokens --model nobody", 2),
+        ("doctor tokens --model nobody --run nothing", 2),
+        ("doctor tokens", 2),
+    ],
     "endpoint check": [
         ("endpoint check scripted", 0),
         ("endpoint check http://127.0.0.1:1/v1 --model m", 4),
@@ -135,6 +140,12 @@ ENDS = {
         ("test plugin --rollout plugins.rollout:none", 2),
         ("test plugin --endpoint http://127.0.0.1:1/v1 --model m", 4),
         ("test plugin --endpoint local --model none", 2),
+    ],
+    "train": [
+        ("train -f none.yaml", 2),
+        ("train --backend remote", 2),
+        ("train --set lr", 2),
+        ("train --resume latest", 2),
     ],
     "watch": [("watch", 2), ("watch nothing --json", 2)],
 }

@@ -64,6 +64,7 @@ COMMANDS = {
     "data check": ["data", "check"],
     "check": ["check"],
     "doctor": ["doctor"],
+    "doctor tokens": ["doctor", "tokens", "--model", "nobody", "--run", "latest"],
     "endpoint check": ["endpoint", "check", "mine"],
     "endpoint list": ["endpoint", "list"],
     "endpoint serve": ["endpoint", "serve", "scripted", "--script", "none.yaml"],
@@ -91,6 +92,7 @@ COMMANDS = {
         *("--request", ASKED),
     ],
     "test plugin": ["test", "plugin", "--endpoint", "mine"],
+    "train": ["train", "--resume", "none"],
     "watch": ["watch"],
 }
 MORE = {
@@ -117,7 +119,8 @@ def command_names() -> set[str]:
     def walk(command: object, path: tuple[str, ...]) -> None:
         for name, child in getattr(command, "commands", {}).items():
             walk(child, (*path, name))
-        if not getattr(command, "commands", None):
+        is_command = getattr(command, "invoke_without_command", False)
+        if is_command or not getattr(command, "commands", None):
             names.add(" ".join(path))
 
     walk(typer.main.get_command(build_app()), ())

@@ -167,7 +167,7 @@ def test_a_trajectory_without_trainable_tokens_stops_the_job_before_any_update(j
     }
     run = trained(job, coin)
     assert run.exit_code is ExitCode.JOB_FAILED
-    assert "no trainable tokens: trajectory 0/" in run.failure and "turn 1" in run.failure
+    assert "no trainable tokens: trajectory 0/" in run.failure and "call 1: " in run.failure
     assert coin.learner.batches == [] and coin.learner.logit == 0
     assert run.reader.status == "failed"
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from arkdev.backends.local.batch import TrainingBatch
 from arkdev.backends.local.engine import EngineCapabilities
+from arkdev.backends.local.model_files import ModelFiles
 from arkdev.endpoints.endpoint import EndpointCapabilities, ModelRequest
 from arkdev.errors import ExitCode, PolicyEngineError, RunStoppedError
 from arkdev.flows.train import TrainOutcome, run_train
@@ -216,14 +217,11 @@ class Coin:
         return CoinSaving(self.learner, folder, self.every, is_stop_asked)
 
 
-@dataclass(frozen=True)
-class _Model:
-    name: str
-    folder: Path = Path("nowhere")
-
-
 def planned(workspace: Workspace, **request: Any) -> TrainPlan:
-    return plan_train(TrainRequest(start=workspace.root, **request), find_model=_Model)
+    return plan_train(
+        TrainRequest(start=workspace.root, **request),
+        find_model=lambda name: ModelFiles(name, Path("nowhere"), f"the model {name}"),
+    )
 
 
 @dataclass(frozen=True)
@@ -262,7 +260,7 @@ def trained(
     coin = coin or Coin.with_lr(float(plan.the_job.hyperparameters.get("lr", 1.0)))
 
     @asynccontextmanager
-    async def opened(plan: TrainPlan) -> AsyncIterator[Coin]:
+    async def opened(plan: TrainPlan, say: Callable[[str], None]) -> AsyncIterator[Coin]:
         yield coin
 
     at_once = RetryPolicy(first_wait_s=0.001)

@@ -1,6 +1,7 @@
 """Messages and ids by real tokenizers and templates; field cases 1.1, 1.2, 1.5 and 1.6."""
 
 import json
+import random
 
 import pytest
 
@@ -197,6 +198,53 @@ def test_well_formed_arguments_are_the_text_that_was_sampled(renderings, name):
     parsed = renderings[name].parse(sampled(renderings[name], CHATML_CALL))
     assert parsed.tool_calls[0]["function"]["arguments"] == '{"city":"Oslo"}'
     assert parsed.message["content"] is None
+
+
+PIECES = (
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        '{"name": "f", "arguments": {}}',
+        '{"name":"f"',
+        '"arguments"',
+    ),
+    *("<think>", "</think>", "<tool_response>", "hello", " \n", "🌧", "{", "}", "null"),
+    '{"name": "f", "parameters": {"a": [1, {"b": null}]}}',
+)
+
+
+def anything(rendering, chance):
+    """Ids of an answer that is mostly nonsense."""
+    tokenizer = rendering._tokenizer
+    if chance.random() < 0.5:
+        ids = [chance.randrange(len(tokenizer)) for _ in range(chance.randint(0, 12))]
+    else:
+        text = "".join(chance.choice(PIECES) for _ in range(chance.randint(0, 7)))
+        ids = tokenizer.encode(text, add_special_tokens=False)
+    end = [min(rendering.stop_token_ids)] if chance.random() < 0.8 else []
+    return [token for token in ids if token not in rendering.stop_token_ids] + end
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_was_sampled_the_next_prompt_begins_with_it(renderings, name, seed):
+    rendering, chance = renderings[name], random.Random(seed)
+    conversations, messages, before = Conversations(rendering), [USER], ()
+    for number in range(4):
+        prompt = conversations.prompt(messages, tools=[WEATHER_TOOL])
+        assert number == 0 or prompt.follows is not None
+        if not prompt.is_written_anew:
+            assert prompt.token_ids[: len(before)] == before
+        ids = anything(rendering, chance)
+        message = rendering.parse(ids, prompt_token_ids=prompt.token_ids).message
+        before = (*prompt.token_ids, *ids)
+        conversations.remember(
+            str(number), prompt=prompt, message=message, token_ids=ids, logprobs=[0.0] * len(ids)
+        )
+        results = [tool("ok") for _ in message.get("tool_calls", ())]
+        messages = [*messages, message, *(results or [USER])]
+    if name == "llama":
+        assert conversations.counts.written_anew == 0
 
 
 def test_the_end_tokens_of_folder_and_tokenizer_all_count(tmp_path):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -211,14 +212,14 @@ def unread_part(
 ) -> tuple[str, str, str] | None:
     """Return what of an answer is read otherwise than `message` says: field, written, read.
 
-    Reasoning that the template does not write is not asked for, nor are the ids of tool calls and
-    the white space around texts and inside JSON. None: all of it is read.
+    Texts that the template does not write are not asked for, nor are the ids of tool calls and the
+    white space around texts and inside JSON. None: all of it is read.
     """
     parsed = rendering.parse(sampled, prompt_token_ids=prompt_token_ids).message
     text = rendering.decode(sampled)
     for name in ("tool_calls", "reasoning_content", "content"):
         written, read = _meaning(message, name), _meaning(parsed, name)
-        if name == "reasoning_content" and written not in text:
+        if name != "tool_calls" and written not in text:
             continue
         if written != read:
             return name, written, read
@@ -234,10 +235,8 @@ def _meaning(message: dict[str, Any], name: str) -> str:
     calls = []
     for call in value or ():
         arguments = call["function"].get("arguments")
-        try:
+        with suppress(TypeError, ValueError):  # an object already, or broken JSON: as it is
             arguments = json.loads(arguments or "")
-        except (TypeError, ValueError):
-            pass  # an object already, or broken JSON, which is compared as it is
         calls.append([call["function"].get("name"), arguments])
     return json.dumps(calls, sort_keys=True, ensure_ascii=False)
 

@@ -62,7 +62,12 @@ class PolicyEndpoint:
         try:
             asked = read_request({**request.body, **request.sampling}, seed=request.seed)
             asked = replace(asked, scope=request.scope or asked.scope)
-            return await self.answer(asked, answer_id=new_answer_id(), has_evidence=True)
+            return await self.answer(
+                asked,
+                answer_id=new_answer_id(),
+                has_evidence=True,
+                previous_response_id=request.previous_response_id,
+            )
         except RequestError as error:
             body = error_body(error, request_id=uuid4().hex)
             return check_answer(body, status=error.status, headers={})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,27 @@ _NUM_PROBES = 2
 class PolicyLearner:
     """Implements `arkdev.backends.local.train.Learner`, and is what a checkpoint saves."""
 
-    def __init__(self, policy: Policy, settings: UpdateSettings) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        settings: UpdateSettings,
+        *,
+        publish: Callable[[Any, int], Path] | None = None,
+    ) -> None:
+        """`publish` writes the model of a version into a folder, for an engine that reads files."""
         self.policy = policy
         self.policy_version = 0
         self.counters: dict[str, float] = {}
         self._settings = settings
+        self._publish = publish
         self._optimizer = make_optimizer(policy, settings)
         self.trained = Trained(policy.model, self._optimizer)
 
     def weights(self) -> Any:
-        """The model itself: an engine in this process copies what it needs."""
-        return self.policy.model
+        """Return the model, which an engine in this process copies from, or a folder."""
+        if self._publish is None:
+            return self.policy.model
+        return self._publish(self.policy.model, self.policy_version)
 
     def learns_from(self, batch: TrainingBatch) -> bool:
         """Without an advantage there is nothing, unless KL or entropy have a gradient."""
@@ -59,30 +69,3 @@ class PolicyLearner:
         )
         found = asdict(gap)
         return {"sync_gap_mean": found["mean"], "sync_gap_max": found["largest"]}
-
-
-class FolderLearner(PolicyLearner):
-    """For an engine in a process of its own: its weights are files, in a folder of the run's."""
-
-    def __init__(self, policy: Policy, settings: UpdateSettings, *, folder: Path) -> None:
-        super().__init__(policy, settings)
-        self._folder = folder
-
-    def weights(self) -> Path:
-        """Write the weights, adapters merged into them, and return their folder."""
-        model = self.policy.model
-        if not self.policy.has_adapters:
-            model.save_pretrained(self._folder, safe_serialization=True)
-            return self._folder
-        model.merge_adapter()
-        try:
-            merged = model.get_base_model()
-            state = {
-                name.replace(".base_layer", ""): tensor
-                for name, tensor in merged.state_dict().items()
-                if ".lora_" not in name
-            }
-            merged.save_pretrained(self._folder, state_dict=state, safe_serialization=True)
-        finally:
-            model.unmerge_adapter()
-        return self._folder

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +63,11 @@ def load_policy(files: ModelFiles, settings: LoadingSettings | None = None) -> L
     """
     settings = settings or LoadingSettings()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    num_threads = settings.num_threads or _num_threads(files)
-    torch.set_num_threads(num_threads)
+    threads = settings.num_threads or num_threads(files)
+    torch.set_num_threads(threads)
     rendering = open_rendering(files.tokenizer_folder)
     model = _loaded(files, dtype=torch.float32 if device == "cpu" else torch.bfloat16)
-    num_tokens = _context_tokens(files, model.config, asked=settings.max_context_tokens)
+    num_tokens = context_tokens(files, model.config, asked=settings.max_context_tokens)
     engine = TorchEngine(
         model.to(device),
         device=device,
@@ -73,37 +75,47 @@ def load_policy(files: ModelFiles, settings: LoadingSettings | None = None) -> L
         deterministic=settings.is_deterministic,
     )
     endpoint = PolicyEndpoint(engine, rendering, model_name=files.name)
-    return LoadedPolicy(endpoint, device, num_threads, num_tokens)
+    return LoadedPolicy(endpoint, device, threads, num_tokens)
 
 
-def _num_threads(files: ModelFiles) -> int:
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Keep transformers from drawing bars for the time of the block."""
+    has_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if has_bars:
+            transformers_logging.enable_progress_bar()
+
+
+def num_threads(files: ModelFiles) -> int:
+    """Return how many threads torch works fastest with."""
     if files.num_bytes < _SMALL_BYTES:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _loaded(files: ModelFiles, *, dtype: torch.dtype) -> Any:
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            files.folder, dtype=dtype, local_files_only=True
-        )
-        if files.adapter is not None:
-            with warnings.catch_warnings():  # of peft's, about a name of transformers
-                warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
-                model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
+        with quiet_loading():
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                files.folder, dtype=dtype, local_files_only=True
+            )
+            if files.adapter is not None:
+                with warnings.catch_warnings():  # of peft's, about a name of transformers
+                    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+                    model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ConfigurationError(
             f"the model cannot be loaded: {error}", where=str(files.folder)
         ) from error
-    finally:
-        if bars:
-            transformers_logging.enable_progress_bar()
     return model.eval().requires_grad_(False)
 
 
-def _context_tokens(files: ModelFiles, config: Any, *, asked: int | None) -> int:
+def context_tokens(files: ModelFiles, config: Any, *, asked: int | None = None) -> int:
+    """Return how many tokens a context may have. Raises `ConfigurationError` for too many."""
     has = getattr(config.get_text_config(), "max_position_embeddings", None)
     if asked is None:
         return min(int(has or MOST_CONTEXT_TOKENS), MOST_CONTEXT_TOKENS)

@@ -77,7 +77,7 @@ def _end_token_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -26,6 +26,7 @@ from arkdev.errors import ConfigurationError
 
 _EMPTY_REASONING = re.compile(rf"{THINK}\s*{END_THINK}\s*")
 """Templates have it with any line breaks."""
+_LAST_EMPTY_REASONING = re.compile(rf"{_EMPTY_REASONING.pattern}\Z")
 _PROBE = "arkdev"
 _BARE = '"parameters"'
 """In the templates that write calls as Llama 3 does."""
@@ -120,16 +121,17 @@ class TemplateRendering:
     ) -> list[int]:
         """Return the ids of the last message."""
         plain = self._plain(messages)
-        before = self._text(plain[:-1], tools, thinking, is_prompt=False) if plain[:-1] else ""
-        prompt = self._text(plain[:-1], tools, thinking, is_prompt=True) if plain[:-1] else ""
+        prompt = self._text(plain[:-1], tools, thinking, is_prompt=True)
         text = self._text(plain, tools, thinking, is_prompt=False)
         ending = self._last_ending(text)
-        end = ending.end if ending is not None else len(text)
-        start = len(prompt)
-        if not text.startswith(prompt):  # an empty reasoning block, or a role that is cut short
-            start = num_common(text, prompt)
-            start = max(start, len(before) if text.startswith(before) else 0)
-        answer = text[start:end]
+        text = text[: ending.end] if ending is not None else text
+        for opening in (prompt, _LAST_EMPTY_REASONING.sub("", prompt)):
+            if text.startswith(opening):
+                break
+        else:
+            ids = self._encode(text)
+            return ids[num_common(ids, self._encode(prompt)) :]
+        answer = text[len(opening) :]
         if not plain[-1].get("reasoning_content"):
             answer = _EMPTY_REASONING.sub("", answer, count=1)
         return self._encode(answer)
@@ -206,7 +208,8 @@ class TemplateRendering:
         )
 
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        # quietly: how long a prompt may be is the engine's to say
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
         return ids
 
     def _closing_token(self) -> int | None:

@@ -65,11 +65,7 @@ class MlflowSink:
 
 
 def taken(name: str) -> str:
-    """Return the name under which MLflow takes a metric.
-
-    >>> taken("train/reward->final_reward.mean")
-    'train/reward:final_reward.mean'
-    """
+    """Return the name under which MLflow takes a metric."""
     return _NOT_TAKEN.sub("_", name.replace("->", ":"))
 
 

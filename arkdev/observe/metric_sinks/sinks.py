@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,15 +64,30 @@ class MetricSink(Protocol):
         ...
 
 
-def open_sinks(
-    names: Sequence[str], run: LoggedRun, *, warn: Callable[[str], None]
-) -> tuple[SinkThread, ...]:
-    """Open the sinks called `names`, each once. `warn` is told once of each that fails.
+@dataclass(frozen=True)
+class Told:
+    """Who is told of sinks, from their threads."""
+
+    tell: Callable[[str], None]
+    """Where the metrics go, once a sink is open."""
+    warn: Callable[[str], None]
+    """That a sink has failed, once."""
+
+
+def open_sinks(names: Sequence[str], run: LoggedRun, *, told: Told) -> tuple[SinkThread, ...]:
+    """Open the sinks called `names`, each once.
 
     Raises `MissingExtraError` when a sink's package is not installed.
     """
     leaves = {name: load(name) for name in dict.fromkeys(names)}
-    return tuple(SinkThread(name, leaf.open_sink, run, warn) for name, leaf in leaves.items())
+    return tuple(SinkThread(name, leaf.open_sink, run, told) for name, leaf in leaves.items())
+
+
+def check_installed(names: Sequence[str]) -> None:
+    """Raise `MissingExtraError` for a sink whose package is not installed; imports none."""
+    for name in names:
+        if find_spec(name) is None:
+            raise _missing(name, package=name)
 
 
 def load(name: str) -> Any:
@@ -83,10 +99,13 @@ def load(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("arkdev"):
             raise
-        raise MissingExtraError(
-            f"--log-to {name} needs the package {error.name}",
-            hint=f"pip install 'arkdev[{name}]'",
-        ) from error
+        raise _missing(name, package=error.name or name) from error
+
+
+def _missing(name: str, *, package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"--log-to {name} needs the package {package}", hint=f"pip install 'arkdev[{name}]'"
+    )
 
 
 class SinkThread:
@@ -97,18 +116,15 @@ class SinkThread:
         name: str,
         open_sink: Callable[[LoggedRun], MetricSink],
         run: LoggedRun,
-        warn: Callable[[str], None],
+        told: Told,
     ) -> None:
         self.name = name
-        self.place = ""
-        """Of the open sink; empty until it is open, or when it cannot be opened."""
         self._open_sink = open_sink
         self._run = run
-        self._warn = warn
+        self._told = told
         self._waiting: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue()
         self._has_failed_run = False
         self._is_broken = False
-        self._is_open = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"arkdev-{name}", daemon=True)
         self._thread.start()
 
@@ -122,11 +138,6 @@ class SinkThread:
         if not self._is_broken:
             self._waiting.put((step, numbers))
 
-    def where(self, *, within_s: float) -> str:
-        """Return where the metrics go, once the sink is open; "" when that takes longer."""
-        self._is_open.wait(within_s)
-        return self.place
-
     def close(self, *, has_failed: bool, within_s: float = CLOSE_S) -> None:
         """Send what waits and end; a sink that hangs is left behind with its thread."""
         self._has_failed_run = has_failed
@@ -138,18 +149,15 @@ class SinkThread:
     def _work(self) -> None:
         try:
             sink = self._open_sink(self._run)
-            self.place = sink.place
-            self._is_open.set()
+            self._told.tell(f"metrics also go to {self.name}: {sink.place}")
             while (item := self._waiting.get()) is not None:
                 step, metrics = item
                 sink.log(metrics, step=step)
             sink.close(has_failed=self._has_failed_run)
         except Exception as error:  # noqa: BLE001 - of four packages and what is behind them
             self._complain(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
-        finally:
-            self._is_open.set()
 
     def _complain(self, reason: str) -> None:
         if not self._is_broken:
             self._is_broken = True
-            self._warn(f"--log-to {self.name} gets no more metrics: {reason}")
+            self._told.warn(f"--log-to {self.name} gets no more metrics: {reason}")

@@ -58,10 +58,8 @@ class DecodeStep:
     ) -> None:
         self._cache = cache
         self._num_rows = len(positions)
-        self._positions = torch.tensor(positions, device=cache.device)
-        rows = torch.arange(self._num_rows * cache.num_heads, device=cache.device)
-        offsets = self._positions.repeat_interleave(cache.num_heads)
-        self._lines = rows * cache.num_tokens + offsets
+        self._positions = torch.tensor(positions, device=cache.device)[:, None]
+        self._lines = (cache.first_lines[: self._num_rows] + self._positions).view(-1)
         self._groups = self._by_length(positions, own_lengths=own_lengths)
         self._masks: dict[tuple[int, int | None], torch.Tensor] = {}
 
@@ -105,6 +103,12 @@ class DecodeStep:
         grouped = queries[:rows].view(rows, num_kv, num_queries, size)
         if num_queries == 1:
             grouped = grouped.expand(-1, -1, 2, -1)
+        length, members = self._groups[0]
+        if members is None and rows == queries.shape[0]:
+            keys = cache.keys[layer][:rows, :, :length]
+            values = cache.values[layer][:rows, :, :length]
+            attended = _attention(grouped, keys, values, self._mask(length, window), scale=scale)
+            return attended[:, :, :num_queries].reshape(rows, -1)
         out = queries.new_zeros(queries.shape[0], num_kv, num_queries, size)
         for length, members in self._groups:
             mask = self._mask(length, window)
@@ -126,10 +130,9 @@ class DecodeStep:
 
     def _mask(self, length: int, window: int | None) -> torch.Tensor:
         def make() -> torch.Tensor:
-            places = torch.arange(length, device=self._cache.device)
-            return _additive(places[None], self._positions[:, None], window, self._cache.dtype)[
-                :, None, None
-            ]
+            places = self._cache.places[None, :length]
+            mask = _additive(places, self._positions, window, self._cache.dtype)
+            return mask[:, None, None]
 
         return _made_once(self._masks, (length, window), make)
 
@@ -177,11 +180,10 @@ class PrefillChunk:
 
     def _mask(self, window: int | None) -> torch.Tensor:
         def make() -> torch.Tensor:
-            device = self._cache.device
-            places = torch.arange(self._shape[1], device=device)
+            places = self._cache.places[None, : self._shape[1]]
             last = self._start + self._num_rows - 1
-            own = torch.arange(self._start, self._start + self._shape[0], device=device)
-            return _additive(places[None], own.clamp(max=last)[:, None], window, self._cache.dtype)
+            own = torch.arange(self._start, self._start + self._shape[0], device=places.device)
+            return _additive(places, own.clamp(max=last)[:, None], window, self._cache.dtype)
 
         return _made_once(self._masks, (self._shape[1], window), make)
 
@@ -204,9 +206,8 @@ def _additive(
     hidden = places > own
     if window is not None:
         hidden = hidden | (places <= own - window)
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(
-        hidden, float("-inf")
-    )
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device)
+    return mask.masked_fill_(hidden, float("-inf"))
 
 
 def _made_once(

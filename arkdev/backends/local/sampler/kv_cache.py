@@ -59,6 +59,10 @@ class KeyValueCache:
         self.values: list[torch.Tensor] = []
         self.lines: list[torch.Tensor] = []
         """Of each layer, one line for each slot, kind, head and position."""
+        first = torch.arange(num_slots * self.num_heads, device=device) * self.num_tokens
+        self.first_lines = first.view(num_slots, self.num_heads)
+        """Where the lines of each slot's heads begin."""
+        self.places = torch.arange(self.num_tokens, device=device)
 
     @property
     def num_heads(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,6 +46,9 @@ from arkdev.backends.local.vllm.settings import (
 )
 from arkdev.errors import ConfigurationError, PolicyEngineError
 
+Publish = Callable[[Any, Path], None]
+"""Writes what the trainer calls its weights into a folder, as files that vLLM loads."""
+
 _ENDS_WITHIN_S = 5.0
 """A server whose engine has died ends soon after it has answered so."""
 _FORGETS_WITHIN_S, _FORGETS_EVERY_S = 20.0, 0.02
@@ -60,6 +64,7 @@ async def start_vllm(
     tell: Callable[[str], None],
     start_limit_s: float,
     python: Path | None = None,
+    publish: Publish | None = None,
 ) -> VllmEngine:
     """Start a server and return its engine once it answers.
 
@@ -70,7 +75,7 @@ async def start_vllm(
     process = VllmProcess(log)
     command = command_of(settings, installation=installation, folder=process.folder)
     environment = environment_of(settings, installation=installation, folder=process.folder)
-    engine = VllmEngine(process, settings=settings, installation=installation)
+    engine = VllmEngine(process, settings=settings, installation=installation, publish=publish)
     try:
         await asyncio.to_thread(process.start, command, environment=environment)
         await engine.wait_until_ready(start_limit_s, tell=tell)
@@ -83,8 +88,9 @@ async def start_vllm(
 class VllmEngine:
     """Implements `GenerationEngine`; `start_vllm` makes it.
 
-    `update_weights` takes a folder with safetensors files. With an ``adapter_config.json`` beside
-    them they are a LoRA adapter, which is loaded over the model.
+    `update_weights` takes a folder with safetensors files or, with `publish`, what that writes to
+    one. With an ``adapter_config.json`` beside them they are a LoRA adapter, which is loaded over
+    the model.
 
     Answers are repeatable with a seed only as far as arithmetic is: it depends on what else is in a
     batch. `sleep` gives the GPU's memory back; without a GPU vLLM has nothing to give. Asleep,
@@ -94,13 +100,19 @@ class VllmEngine:
     name = "vllm"
 
     def __init__(
-        self, process: VllmProcess, *, settings: VllmSettings, installation: VllmInstallation
+        self,
+        process: VllmProcess,
+        *,
+        settings: VllmSettings,
+        installation: VllmInstallation,
+        publish: Publish | None = None,
     ) -> None:
         self.policy_version = 0
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
         self._process = process
         self._settings = settings
         self._has_gpu_build = installation.has_gpu_build
+        self._publish = publish
         self._model = BASE_MODEL
         self._is_asleep = False
         self._is_closed = False
@@ -216,10 +228,18 @@ class VllmEngine:
         async with few:
             return await self._post("/v1/completions", body)
 
-    async def update_weights(self, source: Path, *, version: int) -> None:
+    async def update_weights(self, source: Any, *, version: int) -> None:
         """Sample with the weights in the folder `source`; see `GenerationEngine`."""
-        weights = await asyncio.to_thread(weights_in, source)
-        await self._io.call(self._load(weights, version))
+        if self._publish is None:
+            weights = await asyncio.to_thread(weights_in, source)
+            return await self._io.call(self._load(weights, version))
+        folder = self._process.folder / f"weights-{version}"
+        try:
+            await asyncio.to_thread(self._publish, source, folder)
+            weights = await asyncio.to_thread(weights_in, folder)
+            await self._io.call(self._load(weights, version))
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _load(self, weights: SavedWeights, version: int) -> None:
         async with self._gate.alone():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,18 @@ async def test_a_following_turn_extends_the_sampled_tokens_of_its_scope():
     # another attempt did not sample these tokens: for it they are read from the messages
     other = await endpoint.complete(asking(QUESTION, said, result, tools=[WEATHER], scope="a 2"))
     assert other["prompt_token_ids"][: len(before)] != before
+
+
+async def test_a_branch_extends_the_answer_that_it_names_of_two_that_say_the_same():
+    endpoint = policy("Hello", "<think>\n\n</think>\n\nHello", "x")
+    answers = [await endpoint.complete(asking(scope="a 1")) for _ in range(2)]
+    messages = [answer["choices"][0]["message"] for answer in answers]
+    assert messages[0] == messages[1]
+    for answer in answers:
+        request = asking(QUESTION, messages[0], QUESTION, scope="a 1")
+        last = await endpoint.complete(replace(request, previous_response_id=answer["id"]))
+        before = [*answer["prompt_token_ids"], *answer["choices"][0]["token_ids"]]
+        assert last["prompt_token_ids"][: len(before)] == before
 
 
 async def test_sampling_parameters_reach_the_engine_under_their_contract_names():

@@ -1,0 +1,107 @@
+"""The rows and the curve of a training."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from arkdev.cli.terminal import Symbols, symbols
+from arkdev.cli.train_report import HEADERS, aligned, cells, curve_section, kl_column, telling
+from arkdev.harness.steps import StepRecord
+
+
+def step(
+    number: int, reward: float | None, *, phase: str = "train", **metrics: float
+) -> StepRecord:
+    own = {} if reward is None else {f"{phase}/reward->final_reward.mean": reward}
+    return StepRecord(
+        step=number,
+        phase=phase,
+        epoch=0,
+        num_groups=4,
+        num_kept=4,
+        num_without_signal=0,
+        dropped={},
+        duration_s=2.0,
+        metrics={**own, **metrics},
+    )
+
+
+def signs(encoding: str) -> Symbols:
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=100)
+    return symbols(console)
+
+
+def drawn(steps: list[StepRecord], encoding: str = "utf-8") -> str:
+    console = Console(file=io.StringIO(), width=100)
+    section = curve_section(steps, signs(encoding))
+    assert section is not None
+    console.print(section.body)
+    return str(console.file.getvalue())
+
+
+def test_a_row_has_what_the_step_came_to_and_a_dash_for_what_nobody_measured() -> None:
+    record = step(3, 0.5, **{"train/kl": 0.01, "train/pg_clipfrac": 0.125, "time/update_s": 1.5})
+    row = dict(zip(HEADERS, cells(record, signs("ascii"), kl="kl", left_s=61.0), strict=True))
+    assert (row["step"], row["reward"], row["kl"], row["clip"]) == ("3", "0.500", "0.010", "12.5%")
+    assert (row["update"], row["entropy"], row["rollout"]) == ("1.50 s", "-", "-")
+    assert row["left"] == "1m01s"[: len(row["left"])] or row["left"] == "61.00 s"
+
+
+def test_a_round_of_validation_is_a_row_of_its_own() -> None:
+    row = cells(step(3, 0.25, phase="test"), signs("ascii"), kl="kl", left_s=None)
+    assert (row[0], row[1], row[-1]) == ("3 test", "0.250", "2.00 s")
+    assert set(row[2:-1]) == {""}
+
+
+def test_rows_fit_80_columns_and_lose_the_least_telling_ones_for_it() -> None:
+    record = step(123, 0.5)
+    row = cells(record, signs("ascii"), kl="kl", left_s=None)
+    for line in (aligned(HEADERS, width=80), aligned(row, width=80)):
+        assert len(line) <= 80
+    assert "tok/s" in aligned(HEADERS, width=200) and "tok/s" not in aligned(HEADERS, width=80)
+
+
+def test_the_column_of_kl_says_which_distance_it_shows() -> None:
+    assert kl_column({"kl_coefficient": 0.1})[0] == "kl"
+    assert kl_column({})[0] == "rollout_off_policy_kl"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_curve_rises_with_the_rewards_in_any_encoding(encoding: str) -> None:
+    text = drawn([step(n, n / 9) for n in range(10)] + [step(9, 0.5, phase="test")], encoding)
+    mark = "•" if encoding == "utf-8" else "*"
+    text.encode(encoding)
+    rows = [line.partition("│" if encoding == "utf-8" else "|")[2] for line in text.splitlines()]
+    assert rows[0].rstrip().endswith(mark)
+    assert rows[7].startswith(mark)
+    assert "1.000" in text and "0.000" in text and "step 0 to 9" in text
+    assert "validation" in text
+
+
+def test_many_steps_share_columns_and_one_reward_is_said() -> None:
+    assert max(map(len, drawn([step(n, n % 7) for n in range(1000)]).splitlines())) < 80
+    assert "in every step" in drawn([step(n, 0.5) for n in range(3)])
+    assert curve_section([step(0, 0.5)], signs("utf-8")) is None
+    assert curve_section([step(n, None) for n in range(5)], signs("utf-8")) is None
+
+
+def test_a_report_shows_rewards_and_the_updates_main_numbers() -> None:
+    record = step(
+        0,
+        0.5,
+        **{
+            "train/entropy": 1.0,
+            "train/computed_tokens": 5.0,
+            "train/loss_share->largest_group": 0.5,
+            "train/reward->KEY.mean": 2.0,
+        },
+    )
+    kept = telling(record).metrics
+    assert set(kept) == {
+        "train/reward->final_reward.mean",
+        "train/entropy",
+        "train/reward->KEY.mean",
+    }
