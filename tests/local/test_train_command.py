@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import time
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -12,7 +15,7 @@ from arkdev.errors import ExitCode
 from arkdev.runs.reader import RunReader
 from tests.integration.conftest import alone  # noqa: F401
 from tests.integration.test_json_schemas import check, published
-from tests.integration.workspace import Command
+from tests.integration.workspace import Command, Workspace
 
 SMALL = ("--batch-size", "4", "--num-generations", "4", "--set", "max_new_tokens=64")
 NO_ROUNDS = ("--validation-limit", "0")
@@ -143,6 +146,22 @@ def test_adapters_a_reference_and_a_lag_train_together(arkdev: Command) -> None:
     assert lags <= {0, 1}
     assert (Path(document["models"]["last"]) / "adapter_config.json").is_file()
     assert not [text for text in document["warnings"] if "older" in text or "not on the" in text]
+
+
+def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(arkdev: Command) -> None:
+    here = Workspace.at(Path.cwd())
+    process = here.start("train", *SMALL, *NO_ROUNDS, "--steps", "200", OMP_NUM_THREADS="1")
+    deadline = time.monotonic() + 120
+    while not list(Path("runs").glob("*/checkpoints/step-*/snapshot.json")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    (folder,) = Path("runs").iterdir()
+    assert f"go on with it: arkdev train --resume {folder.name}" in err.decode()
+    assert re.search(r"interrupted; the last checkpoint is after \d+ step", err.decode())
+    assert RunReader(folder).status == "interrupted"
 
 
 def test_another_model_folder_is_named_in_the_note_and_what_is_none_is_refused(
