@@ -110,7 +110,7 @@ def _merge(adapter: Path, target: Path) -> None:
 
 
 def _base_model(model: Snapshot) -> str:
-    return str(model.facts.get("base_model") or "unknown")
+    return str(model.facts.get("model") or "unknown")
 
 
 def model_card(reader: RunReader, model: Snapshot, *, is_merged: bool) -> str:

@@ -60,7 +60,7 @@ def save_model(writer: RunWriter, step: int, *, score: float | None = None) -> P
         (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
 
     models = SavedModels(writer.folder, run_id=writer.run_id)
-    return models.save(step, write, score=score, facts={"base_model": "tiny"})
+    return models.save(step, write, score=score, facts={"model": "tiny"})
 
 
 def finished(root: Path, **settings: Any) -> RunWriter:

@@ -23,9 +23,10 @@ def arguments():
     return torch.randn(23, 8), torch.randn(17, 8), torch.randn(17), torch.randint(0, 17, (23,))
 
 
-@pytest.mark.parametrize("chunk_logits", [1, 100, 1 << 20])
-def test_they_are_those_of_a_float64_softmax(arguments, chunk_logits, monkeypatch):
-    monkeypatch.setattr(head, "_CHUNK_LOGITS", chunk_logits)
+@pytest.mark.parametrize("chunk", [1, 5, 1000])
+def test_they_are_those_of_a_float64_softmax(arguments, chunk, monkeypatch):
+    monkeypatch.setattr(head, "_LEAST_CHUNK", chunk)
+    monkeypatch.setattr(head, "_CHUNK_LOGITS", {"cpu": 0})
     hidden, weight, bias, targets = arguments
 
     logprobs, entropy = chosen_logprobs(hidden, weight, bias, targets=targets, temperature=0.6)
@@ -37,8 +38,10 @@ def test_they_are_those_of_a_float64_softmax(arguments, chunk_logits, monkeypatc
     np.testing.assert_allclose(entropy.numpy(), expected[1], atol=2e-6)
 
 
-def test_gradients_are_those_of_torch_itself(arguments, monkeypatch):
-    monkeypatch.setattr(head, "_CHUNK_LOGITS", 100)
+@pytest.mark.parametrize("of_entropy", [0.0, 0.3])
+def test_gradients_are_those_of_torch_itself(arguments, of_entropy, monkeypatch):
+    monkeypatch.setattr(head, "_LEAST_CHUNK", 6)
+    monkeypatch.setattr(head, "_CHUNK_LOGITS", {"cpu": 0})
     hidden, weight, bias, targets = arguments
     found, expected = [], []
     for results, by_chunks in ((found, True), (expected, False)):
@@ -48,7 +51,8 @@ def test_gradients_are_those_of_torch_itself(arguments, monkeypatch):
         else:
             logs = torch.log_softmax((inputs[0] @ inputs[1].T + inputs[2]) / 0.6, dim=1)
             logprobs, entropy = logs.gather(1, targets[:, None])[:, 0], -(logs.exp() * logs).sum(1)
-        (logprobs.square().sum() + 0.3 * entropy.sum()).backward()
+        loss = logprobs.square().sum()
+        (loss + of_entropy * entropy.sum() if of_entropy else loss).backward()
         results.extend(x.grad for x in inputs)
 
     for ours, theirs in zip(found, expected, strict=True):

@@ -75,12 +75,21 @@ def test_the_weights_do_not_depend_on_the_size_of_a_pass(family):
         assert metrics["policy_loss"] == pytest.approx(after[0][1]["policy_loss"], abs=1e-5)
 
 
-def test_a_step_is_that_of_a_naive_loop():
+@pytest.mark.parametrize(
+    ("kl_coefficient", "entropy_coefficient"), [(0.0, 0.0), (0.3, 0.0), (0.3, 0.05)]
+)
+def test_a_step_is_that_of_a_naive_loop(kl_coefficient, entropy_coefficient):
     """One sequence at a time, transformers' own forward pass, the losses written out."""
-    sequences, settings = groups(), UpdateSettings(lr=1e-3, num_iterations_per_batch=3)
+    sequences = groups()
+    settings = UpdateSettings(
+        lr=1e-3,
+        num_iterations_per_batch=3,
+        kl_coefficient=kl_coefficient,
+        entropy_coefficient=entropy_coefficient,
+    )
     model = random_model()
-    before, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters(), weight_decay=0)
-    optimizer.param_groups[0]["lr"] = 1e-3
+    before = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0)
     for _ in range(3):
         optimizer.zero_grad()
         for one in sequences:
@@ -90,11 +99,17 @@ def test_a_step_is_that_of_a_naive_loop():
             correction = (old - -1.0).exp().clamp(max=2.0)
             ratio = (logprobs - old).exp()
             surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-            (-(0.02 * correction * surrogate).sum()).backward()
+            # before the step's first update, policy and reference are one here
+            kl = (old - logprobs).exp() - 1 - (old - logprobs)
+            logs = torch.log_softmax(model(torch.tensor([one.token_ids])).logits[0], dim=-1)
+            places = [place - 1 for place, is_own in enumerate(one.loss_mask) if is_own]
+            entropy = -(logs.exp() * logs).sum(dim=-1)[places]
+            gained = correction * surrogate - kl_coefficient * kl + entropy_coefficient * entropy
+            (-(0.02 * gained).sum()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
-    found, metrics = updated(sequences, settings)
+    found, metrics = updated(sequences, settings, keeps_reference=kl_coefficient > 0)
 
     torch.testing.assert_close(found, weights(model), rtol=0, atol=2e-5)
     assert metrics["num_updates"] == 3
@@ -337,3 +352,21 @@ def test_metrics_of_a_batch_by_hand():
     assert metrics["logprob_gap_max"] == pytest.approx(gap.abs().max().item(), rel=1e-4)
     assert metrics["trained_tokens"] == 2
     assert metrics["tokens"] == 5
+
+
+def test_rejected_tokens_stay_in_the_denominator():
+    """Field case 4.5: of ten tokens the mask rejects some; the others weigh a tenth each."""
+    model, rng = random_model(), range(2, 12)
+    one = sequence(list(range(12)), rng, advantage=1.0, weight=1 / 10)
+    logprobs = reference_logprobs(model, one).detach()
+    rollout = [0.0] * 12
+    for place in rng:
+        # w = 1 for half of the tokens, e^3 for the others
+        rollout[place] = float(logprobs[place - 2]) - 3.0 * (place % 2)
+    fields = {name: getattr(one, name) for name in one.__dataclass_fields__}
+    sampled = type(one)(**fields | {"rollout_logprobs": tuple(rollout)})
+
+    _, metrics = updated([sampled], UpdateSettings(correction=Correction.MASKED))
+
+    assert metrics["policy_loss"] == pytest.approx(-5 / 10, rel=1e-4)
+    assert metrics["correction_fraction"] == pytest.approx(0.5)

@@ -14,7 +14,7 @@ that the keys of the path are not copied for each of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -63,9 +63,13 @@ class Call:
     queries: Tensor
     """Places of the queries, ``[rows, queries]``."""
     keys: Tensor
-    """Places of the keys, ``[rows, keys]``: of the path, then of the branches themselves."""
-    mask: Tensor | None
-    """What is added to the scores, ``[rows, 1, queries, keys]``; None: they are causal."""
+    """Places of the keys, ``[rows, keys]``: of the path, then those of the queries."""
+    runs: Tensor
+    """Of each query the number of its branch in the row; −1: padding. ``[rows, queries]``"""
+    num_path: Tensor
+    """Keys of the path, ``[rows]``."""
+    is_causal: bool
+    """Whether each row is one branch without a path, so that no mask is needed."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +81,50 @@ class AttentionPlan:
     """Of each token its place in the outputs of all calls, ``[tokens]``."""
     positions: Tensor
     """Of each token its position in its sequence, ``[tokens]``."""
-    _windows: dict[int, tuple[Tensor | None, ...]] = field(default_factory=dict)
 
-    def masks(self, window: int | None) -> tuple[Tensor | None, ...]:
+
+class PassAttention:
+    """A plan and its masks, for the time of one forward pass: layers share the masks.
+
+    They are made when they are needed and go with the pass, since those of a whole step could take
+    more memory than the model.
+    """
+
+    def __init__(self, plan: AttentionPlan) -> None:
+        self.plan = plan
+        self._longest = int(plan.positions.max()) + 1
+        self._masks: dict[tuple[int | None, torch.dtype], tuple[Tensor | None, ...]] = {}
+
+    def masks(self, window: int | None, dtype: torch.dtype) -> tuple[Tensor | None, ...]:
         """Return the mask of each call, where a token may only see the last `window` ones."""
-        if window is None or int(self.positions.max()) < window:
-            return tuple(call.mask for call in self.calls)
-        if window not in self._windows:
-            self._windows[window] = tuple(self._windowed(call, window) for call in self.calls)
-        return self._windows[window]
+        if window is not None and self._longest <= window:
+            window = None
+        if (window, dtype) not in self._masks:
+            self._masks[window, dtype] = tuple(
+                None if call.is_causal and window is None else self._mask(call, window, dtype)
+                for call in self.plan.calls
+            )
+        return self._masks[window, dtype]
 
-    def _windowed(self, call: Call, window: int) -> Tensor:
-        queries = self.positions[call.queries][:, None, :, None]
-        keys = self.positions[call.keys][:, None, None, :]
-        mask = call.mask
-        if mask is None:
-            order = torch.arange(call.queries.shape[1], device=queries.device)
-            mask = _additive(order[:, None] >= order[None, :])[None, None]
-        # a padded query counts as the first token and still sees the key that was left to it
-        return mask + _additive(queries - keys < window)
+    def _mask(self, call: Call, window: int | None, dtype: torch.dtype) -> Tensor:
+        """Return what is added to the scores, ``[rows, 1, queries, keys]``: 0 or −inf.
+
+        Padded queries see padded keys, since a query that sees nothing has no number as output.
+        """
+        num_queries = call.queries.shape[1]
+        depth = call.keys.shape[1] - num_queries
+        order = torch.arange(max(depth, num_queries), device=call.queries.device)
+        own = (call.runs[:, :, None] == call.runs[:, None, :]) & (
+            order[:num_queries, None] >= order[None, :num_queries]
+        )
+        path = (order[:depth] < call.num_path[:, None])[:, None, :].expand(-1, num_queries, -1)
+        is_seen = torch.cat([path, own], dim=2)
+        if window is not None:
+            positions = self.plan.positions
+            distance = positions[call.queries][:, :, None] - positions[call.keys][:, None, :]
+            is_seen = is_seen & (distance < window)
+        mask = torch.zeros(is_seen.shape, dtype=dtype, device=is_seen.device)
+        return mask.masked_fill_(~is_seen, float("-inf"))[:, None]
 
 
 def plan_attention(rows: Iterable[Row], *, positions: Tensor) -> AttentionPlan:
@@ -142,33 +171,22 @@ def _call(rows: Sequence[Row], *, device: torch.device) -> Call:
     depth = max(row.num_path for row in rows)
     queries = torch.zeros(len(rows), size, dtype=torch.long)
     keys = torch.zeros(len(rows), depth + size, dtype=torch.long)
-    is_seen = torch.zeros(len(rows), 1, size, depth + size, dtype=torch.bool)
+    runs = torch.full((len(rows), size), -1)
     for index, row in enumerate(rows):
-        own = torch.tensor([place for run in row.own for place in run])
-        path = torch.tensor([place for run in row.path for place in run], dtype=torch.long)
+        own = torch.cat([torch.arange(run.start, run.stop) for run in row.own])
         queries[index, : len(own)] = own
-        keys[index, : len(path)] = path
         keys[index, depth : depth + len(own)] = own
-        is_seen[index, 0, :, : len(path)] = True
-        before = 0
-        for run in row.own:
-            span = slice(before, before + len(run))
-            is_seen[index, 0, span, depth:][:, span] = torch.ones(len(run), len(run)).tril().bool()
-            before += len(run)
-        # padded queries: what they see does not matter, but they must see something
-        is_seen[index, 0, before:, depth] = True
-    is_causal = all(not row.path and len(row.own) == 1 for row in rows)
+        runs[index, : len(own)] = torch.repeat_interleave(torch.tensor([len(r) for r in row.own]))
+        if row.path:
+            path = torch.cat([torch.arange(run.start, run.stop) for run in row.path])
+            keys[index, : len(path)] = path
     return Call(
         queries=queries.to(device),
         keys=keys.to(device),
-        mask=None if is_causal else _additive(is_seen).to(device),
+        runs=runs.to(device),
+        num_path=torch.tensor([row.num_path for row in rows], device=device),
+        is_causal=all(not row.path and len(row.own) == 1 for row in rows),
     )
-
-
-def _additive(is_seen: Tensor) -> Tensor:
-    """Return 0 where something is seen and −inf elsewhere: the kernels need no conversion then."""
-    mask = torch.zeros(is_seen.shape, dtype=torch.float32, device=is_seen.device)
-    return mask.masked_fill_(~is_seen, float("-inf"))
 
 
 def tree_attention(
@@ -183,14 +201,15 @@ def tree_attention(
 
     Raises `NotImplementedError` for what changes attention and is not built here.
     """
-    plan: AttentionPlan | None = kwargs.pop("attention_plan", None)
-    if plan is None:
+    attending: PassAttention | None = kwargs.pop("pass_attention", None)
+    if attending is None:
         output, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return output, None
     for name in _UNSUPPORTED:
         if kwargs.get(name) is not None:
             raise NotImplementedError(f"attention with {name}")
-    masks = plan.masks(kwargs.get("sliding_window"))
+    plan = attending.plan
+    masks = attending.masks(kwargs.get("sliding_window"), value.dtype)
     # [1, heads, tokens, size] -> [tokens, heads, size]
     queries, keys, values = (x[0].transpose(0, 1) for x in (query.to(value.dtype), key, value))
     keys = keys.to(value.dtype)
@@ -226,7 +245,7 @@ def _attend(
         queries.transpose(1, 2),
         keys.transpose(1, 2),
         values.transpose(1, 2),
-        attn_mask=None if mask is None else mask.to(queries.dtype),
+        attn_mask=mask,
         is_causal=mask is None,
         scale=scaling,
         enable_gqa=has_shared_heads,

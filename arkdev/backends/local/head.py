@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CHUNK_LOGITS = 1 << 23
-"""Logits of one chunk: 32 MB of float32."""
+_CHUNK_LOGITS = {"cpu": 1 << 22, "cuda": 1 << 27}
+"""Logits of one chunk: 16 MB of float32, and 512 MB on a GPU; two such are in memory at once."""
+_LEAST_CHUNK = 128
+"""Tokens of a chunk, at least: the head's matrix is read once for each."""
 
 
 _LEAST_LOG = -1e4
@@ -56,10 +58,11 @@ class _ChosenLogprobs(torch.autograd.Function):  # type: ignore[misc]
         logprobs = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
         entropy = torch.empty_like(logprobs)
         head = weight.to(hidden.dtype)
-        for chunk in _chunks(len(targets), vocabulary=len(head)):
+        for chunk in _chunks(targets, vocabulary=len(head)):
             logs = _log_softmax(hidden[chunk], head, bias, temperature)
             logprobs[chunk] = logs.gather(1, targets[chunk, None])[:, 0]
-            entropy[chunk] = -(logs.exp() * logs.clamp_min(_LEAST_LOG)).sum(dim=1)
+            logs.clamp_min_(_LEAST_LOG)
+            entropy[chunk] = -logs.exp().mul_(logs).sum(dim=1)
         ctx.save_for_backward(hidden, weight, bias, targets, entropy)
         ctx.temperature = temperature
         ctx.set_materialize_grads(False)
@@ -75,16 +78,15 @@ class _ChosenLogprobs(torch.autograd.Function):  # type: ignore[misc]
         grad_hidden = torch.empty_like(hidden) if needs_hidden else None
         grad_weight = torch.zeros_like(weight) if needs_weight else None
         grad_bias = torch.zeros_like(bias) if needs_bias else None
-        for chunk in _chunks(len(targets), vocabulary=len(head)):
+        for chunk in _chunks(targets, vocabulary=len(head)):
             logs = _log_softmax(hidden[chunk], head, bias, ctx.temperature)
-            grad = torch.zeros_like(logs)
-            if grad_entropy is not None:
-                surprise = logs.clamp_min(_LEAST_LOG) + entropy[chunk, None]
-                grad -= grad_entropy[chunk, None] * logs.exp() * surprise
-            if grad_logprobs is not None:
-                grad -= grad_logprobs[chunk, None] * logs.exp()
-                grad.scatter_add_(1, targets[chunk, None], grad_logprobs[chunk, None])
-            grad /= ctx.temperature
+            grad = _grad_logits(
+                logs,
+                targets[chunk],
+                entropy[chunk],
+                of_logprobs=None if grad_logprobs is None else grad_logprobs[chunk],
+                of_entropy=None if grad_entropy is None else grad_entropy[chunk],
+            ).div_(ctx.temperature)
             if grad_bias is not None:
                 grad_bias += grad.sum(dim=0)
             grad = grad.to(hidden.dtype)
@@ -95,9 +97,30 @@ class _ChosenLogprobs(torch.autograd.Function):  # type: ignore[misc]
         return grad_hidden, grad_weight, grad_bias, None, None
 
 
-def _chunks(num_tokens: int, *, vocabulary: int) -> Iterator[slice]:
-    size = max(1, _CHUNK_LOGITS // vocabulary)
-    for start in range(0, num_tokens, size):
+def _grad_logits(
+    logs: Tensor,
+    targets: Tensor,
+    entropy: Tensor,
+    *,
+    of_logprobs: Tensor | None,
+    of_entropy: Tensor | None,
+) -> Tensor:
+    """Return the gradient by the logits; `logs` is used up."""
+    probabilities = logs.exp()
+    if of_entropy is None:
+        factors = torch.zeros_like(logs[:, :1])
+    else:
+        factors = logs.clamp_min_(_LEAST_LOG).add_(entropy[:, None]).mul_(of_entropy[:, None])
+    if of_logprobs is None:
+        return probabilities.mul_(factors).neg_()
+    grad = probabilities.mul_(factors.add_(of_logprobs[:, None])).neg_()
+    return grad.scatter_add_(1, targets[:, None], of_logprobs[:, None])
+
+
+def _chunks(targets: Tensor, *, vocabulary: int) -> Iterator[slice]:
+    logits = _CHUNK_LOGITS.get(targets.device.type, _CHUNK_LOGITS["cpu"])
+    size = max(_LEAST_CHUNK, logits // vocabulary)
+    for start in range(0, len(targets), size):
         yield slice(start, start + size)
 
 
@@ -107,5 +130,5 @@ def _log_softmax(hidden: Tensor, head: Tensor, bias: Tensor | None, temperature:
     else:
         logits = hidden.float() @ head.float().T
     if bias is not None:
-        logits = logits + bias.float()
-    return torch.log_softmax(logits / temperature, dim=1)
+        logits += bias.float()
+    return torch.log_softmax(logits.div_(temperature), dim=1)

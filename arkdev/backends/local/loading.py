@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,7 +104,9 @@ def _loaded(files: ModelFiles, *, dtype: torch.dtype) -> Any:
                 files.folder, dtype=dtype, local_files_only=True
             )
             if files.adapter is not None:
-                model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
+                with warnings.catch_warnings():  # of peft's, about a name of transformers
+                    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+                    model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ConfigurationError(
             f"the model cannot be loaded: {error}", where=str(files.folder)

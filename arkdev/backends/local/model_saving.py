@@ -7,12 +7,16 @@ After full fine-tuning such a folder holds the model, after training with LoRA t
 from __future__ import annotations
 
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -35,7 +39,8 @@ def write_model(folder: Path, model: Any, *, source: Path) -> None:
 
     Raises `OSError`, or what a library makes of one.
     """
-    model.save_pretrained(folder, safe_serialization=True)
+    with _quietly():
+        model.save_pretrained(folder)
     (folder / _CARD).unlink(missing_ok=True)  # peft's form to be filled in
     _copy_tokenizer(source, folder)
 
@@ -45,10 +50,27 @@ def write_merged(folder: Path, *, adapter: Path, base: Path) -> None:
 
     The product is added in float32, so that it is rounded once.
     """
-    kept = AutoModelForCausalLM.from_pretrained(base, dtype="auto").dtype
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    merged = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
-    write_model(folder, merged.to(kept), source=base)
+    config = AutoConfig.from_pretrained(base, local_files_only=True)
+    with _quietly():
+        model = AutoModelForCausalLM.from_pretrained(
+            base, dtype=torch.float32, local_files_only=True
+        )
+        merged = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
+        write_model(folder, merged.to(config.dtype or torch.float32), source=base)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """No progress bars, and no warning of what peft reads of transformers' by its older name."""
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+            yield
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def _copy_tokenizer(source: Path, folder: Path) -> None:

@@ -102,8 +102,9 @@ class UpdateSettings:
     max_grad_norm: float = 1.0
     """The norm that the gradient is cut to (TRL and verl have 1.0)."""
     weight_decay: float = 0.0
-    micro_batch_tokens: int = 4096
-    """Most tokens of one forward pass; a sequence that is longer has a pass of its own."""
+    micro_batch_tokens: int = 0
+    """Most tokens of one forward pass; a sequence that is longer has a pass of its own. 0: what
+    suits the model and the device (`arkdev.backends.local.policy`)."""
 
     def __post_init__(self) -> None:
         """Check every range, and name all that are wrong."""
@@ -161,7 +162,7 @@ _RANGES: dict[str, tuple[Any, str]] = {
     "correction_floor": (lambda value: value >= 0, "0 or more"),
     "max_grad_norm": (lambda value: value > 0, "a number above 0"),
     "weight_decay": (lambda value: value >= 0, "0 or more"),
-    "micro_batch_tokens": (lambda value: value >= 1, "1 or more"),
+    "micro_batch_tokens": (lambda value: value >= 0, "0 or more"),
 }
 
 _DEFAULTS = UpdateSettings()

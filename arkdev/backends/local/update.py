@@ -58,8 +58,9 @@ def update(
     """
     started = time.perf_counter()
     learning, quiet = _sort_out(batch.sequences, settings)
-    passes = policy.pack(learning, most_tokens=settings.micro_batch_tokens)
-    measured = policy.pack(quiet, most_tokens=settings.micro_batch_tokens)
+    most_tokens = settings.micro_batch_tokens or policy.tokens_of_a_pass()
+    passes = policy.pack(learning, most_tokens=most_tokens)
+    measured = policy.pack(quiet, most_tokens=most_tokens)
     metrics = UpdateMetrics(batch, settings)
     for packed in measured:
         _measure(policy, packed, settings, metrics)

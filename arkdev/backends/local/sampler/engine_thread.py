@@ -206,6 +206,7 @@ class EngineThread:
             assert logits is not None
             logits = logits.clone()
             self.slots.computed(slot, num_tokens=len(prompt), next_logits=logits)
+        row.num_reused = num_reused
         self.progress.num_reused_tokens += num_reused
         self.progress.num_prefilled_tokens += len(prompt) - num_reused
         row.start(vocabulary_size=self.forward.vocabulary_size, device=self.forward.device)

@@ -32,6 +32,8 @@ class Row:
     top_logprobs: list[TopLogprobs] = field(default_factory=list)
     uniforms: list[float] = field(default_factory=list)
     seen: torch.Tensor | None = None
+    num_reused: int = 0
+    """Tokens of the prompt that were not computed again."""
 
     def start(self, *, vocabulary_size: int, device: torch.device) -> None:
         """Prepare what sampling needs."""
@@ -88,6 +90,7 @@ class Row:
             finish_reason="stop" if is_stopped else "length",
             policy_version=policy_version,
             top_logprobs=tuple(self.top_logprobs),
+            num_cached_tokens=self.num_reused,
         )
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(done)

@@ -50,6 +50,14 @@ def test_what_cannot_be_meant_is_named(values, told):
     assert told in caught.value.message
 
 
+def test_the_recommended_band_of_mis_pg_is_taken():
+    settings = UpdateSettings.from_hyperparameters(
+        {"policy_loss": "mis_pg", "clip_ratio_low": "0.5", "clip_ratio_high": "0.5"}
+    )
+
+    assert (settings.clip_ratio_low, settings.clip_ratio_high) == (0.5, 0.5)
+
+
 def test_the_options_of_a_word_are_told():
     with pytest.raises(ConfigurationError) as caught:
         UpdateSettings.from_hyperparameters({"policy_loss": "ppo"})
