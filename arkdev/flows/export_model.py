@@ -119,7 +119,7 @@ def model_card(reader: RunReader, model: Snapshot, *, is_merged: bool) -> str:
         "Trained": how,
         "Run": row.run,
         "Steps": f"{model.step} of {row.num_steps or 'unknown'}",
-        "Data": ", ".join(reader.manifest.settings.get("data") or []) or "unknown",
+        "Data": ", ".join(_data(reader.manifest.settings)) or "unknown",
         "arkdev": str(reader.manifest.versions.get("arkdev", "unknown")),
     }
     lines = ["---", "library_name: transformers", "tags: [arkdev, reinforcement-learning]", "---"]
@@ -133,6 +133,12 @@ def model_card(reader: RunReader, model: Snapshot, *, is_merged: bool) -> str:
         lines += [f"| `{name}` | {value:.4g} |" for name, value in rewards.items()]
     lines += ["", "Rewards say how well it does what was rewarded, and nothing else of it.", ""]
     return "\n".join(lines)
+
+
+def _data(settings: Mapping[str, Any]) -> list[str]:
+    """Return the data files as the workspace calls them: the card may be published."""
+    root = f"{settings.get('workspace')}/"
+    return [str(path).removeprefix(root) for path in settings.get("data") or []]
 
 
 def _cell(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,7 @@ from arkdev.flows.rollout_run import RolloutRun
 from arkdev.flows.train_plan import TrainPlan
 from arkdev.harness.steps import StepRecord
 from arkdev.observe.metric_sinks.sinks import CLOSE_S, LoggedRun, Told, open_sinks
-from arkdev.runs.masking import masked_value
+from arkdev.runs.masking import has_secret_name, masked_text, masked_value, usable_secrets
 
 _INTERRUPTED_CLOSE_S = 1.0
 
@@ -31,9 +32,18 @@ async def logged_metrics(
         yield lambda _: None
         return
 
+    secrets = usable_secrets(value for name, value in os.environ.items() if has_secret_name(name))
+
+    def shown(text: str) -> str:
+        """What a package says may hold its server's URL, or its key."""
+        return masked_text(run.folder.masked_output(text), secrets=secrets)
+
     def warn(text: str) -> None:
-        run.folder.event("warning", text=text)
-        observer.on_warning(text)
+        run.folder.event("warning", text=shown(text))
+        observer.on_warning(shown(text))
+
+    def tell(text: str) -> None:
+        observer.on_progress(shown(text))
 
     logged = LoggedRun(
         run_id=run.folder.run_id,
@@ -42,7 +52,7 @@ async def logged_metrics(
         settings=settings_of(plan),
         first_step=plan.resumed_step or 0,
     )
-    told = Told(tell=observer.on_progress, warn=warn)
+    told = Told(tell=tell, warn=warn)
     # importing a sink's package may take seconds
     sinks = await asyncio.to_thread(open_sinks, names, logged, told=told)
 

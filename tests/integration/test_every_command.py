@@ -145,6 +145,8 @@ ENDS = {
         ("train -f none.yaml", 2),
         ("train --backend remote", 2),
         ("train --set lr", 2),
+        ("train --log-to wandb", 2),
+        ("train --log-to nowhere", 2),
         ("train --resume latest", 2),
     ],
     "watch": [("watch", 2), ("watch nothing --json", 2)],

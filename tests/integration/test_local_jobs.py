@@ -169,7 +169,7 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     ]
     assert (folder / "model.safetensors").read_bytes() == b"weights of step 4"
     card = (folder / "README.md").read_text(encoding="utf-8")
-    for said in ("tiny", "weather", writer.run_id, "4 of 4"):
+    for said in ("tiny", "weather", writer.run_id, "4 of 4", "data/train.jsonl"):
         assert f"| {said} |" in card
     assert "| `test/reward->final_reward.mean` | 0.625 |" in card
 

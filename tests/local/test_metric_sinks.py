@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from arkdev.observe.metric_sinks.sinks import LoggedRun, Told, open_sinks
+from tests.integration.debugging import Quiet, numbered, write_job
+from tests.integration.training import GRADE_GOOD, trained
+from tests.integration.workspace import Workspace, away_from_the_user
 
 REWARD = "train/reward->final_reward.mean"
 RUN_ID = "20260101T000000Z-train-abcd"
@@ -101,3 +104,46 @@ def test_trackio_keeps_the_metrics_in_its_own_database(folder, tmp_path):
     (run,) = Api().runs("my-project")
     assert run.name == RUN_ID
     assert no_secret_below(tmp_path / "hf")
+
+
+class Hearing(Quiet):
+    """An observer that keeps what it is told of sinks."""
+
+    def __init__(self):
+        self.told, self.warned = [], []
+
+    def on_progress(self, text):
+        self.told.append(text)
+
+    def on_warning(self, text):
+        self.warned.append(text)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_sends_what_its_folder_has_and_a_sink_that_fails_does_not_end_it(
+    tmp_path, monkeypatch
+):
+    needs("tensorboard")
+    needs("mlflow")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter22222@127.0.0.1:1")
+    with away_from_the_user(tmp_path / "config", monkeypatch):
+        workspace = Workspace(tmp_path / "ws")
+        numbered(workspace, 4)
+        workspace.write("plugins/grader.py", GRADE_GOOD)
+        values = {"batch_size": 2, "num_generations": 2, "num_steps": 3, "lr": 1.0}
+        write_job(workspace, graders=["plugins.grader:good"], hyperparameters=values)
+        heard = Hearing()
+        run = trained(workspace, observer=heard, log_to=("tensorboard", "mlflow"))
+    assert run.exit_code == 0
+    events = EventAccumulator(str(run.outcome.folder / "tensorboard"))
+    events.Reload()
+    for name in (REWARD, "train/entropy"):
+        sent = [(each.step, each.value) for each in events.Scalars(name)]
+        kept = [(line["step"], pytest.approx(line[name])) for line in run.metrics]
+        assert sent == kept
+    (warning,) = heard.warned
+    assert "--log-to mlflow gets no more metrics" in warning
+    assert "hunter" not in warning + (run.outcome.folder / "events.jsonl").read_text("utf-8")

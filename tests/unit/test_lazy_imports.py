@@ -11,13 +11,17 @@ import pytest
 HEAVY = {
     "aiohttp",
     "docker",
+    "mlflow",
     "openai",
     "ray",
+    "tensorboard",
     "tokenizers",
     "torch",
+    "trackio",
     "transformers",
     "vllm",
     "volcenginesdkarkruntime",
+    "wandb",
 }
 OF_A_CONTAINER = {
     "annotated_types",
