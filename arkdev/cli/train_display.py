@@ -27,7 +27,9 @@ from arkdev.flows.train_plan import TrainPlan
 from arkdev.harness.steps import StepRecord
 from arkdev.job.batches import Batch
 from arkdev.runs.masking import masked_text
+from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN
+from arkdev.runs.snapshots import CHECKPOINTS, Snapshots
 
 
 class TrainDisplay(Display):
@@ -116,6 +118,18 @@ class TrainDisplay(Display):
         for text in self._next(outcome, run):
             self._out.print(Text(f" next  {text}"), soft_wrap=True)
         self._say_rest(outcome)
+
+    def _say_interrupted(self) -> None:
+        """Say what is kept, and how to go on with it."""
+        if self.folder is None:
+            self._say("interrupted before anything was trained")
+            return
+        name = self.folder.name if self._is_listed(self.folder) else str(self.folder)
+        found = Snapshots(self.folder / CHECKPOINTS, run_id=RunReader(self.folder).manifest.run_id)
+        saved = found.all()
+        kept = f"after {plural(saved[0].step, 'step')}" if saved else "none: it begins anew"
+        self._say(f"interrupted; the last checkpoint is {kept}, in {self.folder}")
+        self._say(f"go on with it: {self.command} --resume {name}")
 
     def _next(self, outcome: TrainOutcome, run: str) -> list[str]:
         if outcome.failure is not None or outcome.was_stopped:

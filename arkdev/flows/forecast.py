@@ -37,7 +37,8 @@ def forecast_run(reader: RunReader, *, prices: Prices, asked: AskedSize | None =
     manifest = reader.manifest
     if manifest.kind not in KINDS:
         raise RunError(
-            f"run {manifest.run_id} is a {manifest.kind}: a forecast needs a debug run or a test",
+            f"run {manifest.run_id} is no debug run and no test (it is of the kind "
+            f"{manifest.kind}): a forecast needs rollouts of one policy",
             hint="arkdev debug ends with one",
         )
     run = observed_run(reader)

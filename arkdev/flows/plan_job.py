@@ -8,9 +8,16 @@ from typing import Any
 
 from arkdev.flows.debug_request import DEFAULT_BATCH_SIZE, DEFAULT_NUM_GENERATIONS
 from arkdev.flows.train_request import DEFAULT_MODEL
-from arkdev.job.capabilities import COMES_WITH, GENERAL_DIFFERENCES, BackendName, Effect, Support
+from arkdev.job.capabilities import (
+    COMES_WITH,
+    GENERAL_DIFFERENCES,
+    LOCAL_SETTING,
+    BackendName,
+    Effect,
+    Support,
+)
 from arkdev.job.catalogue import catalogue
-from arkdev.job.effects import KeyEffect, effects_of, refusals, without_default
+from arkdev.job.effects import KeyEffect, Origin, effects_of, refusals, without_default
 from arkdev.job.job import Job
 from arkdev.job.local_values import LocalJob, local_job
 from arkdev.job.problems import Problem
@@ -125,6 +132,7 @@ def _differences(job: Job, effects: tuple[KeyEffect, ...]) -> list[Difference]:
         Difference(effect.key, _told(effect.capability.local), _told(effect.capability.remote))
         for effect in effects
         if effect.capability.local != effect.capability.remote
+        and not (effect.capability is LOCAL_SETTING and effect.origin is Origin.DEFAULT)
     ]
     if not job.customization_type.is_rl:  # nothing of it runs here
         return of_keys
@@ -140,7 +148,7 @@ def _notes(job: Job, backend: BackendName, local: LocalJob | None) -> list[str]:
     notes += local.notes if local is not None else ()
     notes += job.inferred
     notes += job.warnings
-    unknown = without_default(local.job if local is not None else job)
+    unknown = without_default(local.job if local is not None else job, is_local=local is not None)
     if unknown:
         notes.append(
             "not given, and the default is not publicly known: "

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from arkdev.endpoints.endpoint import Endpoint
-from arkdev.errors import EndpointError
+from arkdev.errors import EndpointError, PolicyEngineError
 from arkdev.flows.environment import environment, judge_environment
 from arkdev.flows.faas import Told, functions_host
 from arkdev.flows.faas_instances import instance_source
@@ -193,7 +193,8 @@ async def rollout_run(
 
     Raises `ConfigurationError` when the endpoint cannot be opened, and `EndpointUnreachableError`
     when nothing listens there (no run folder is made then). When the block raises, the run folder
-    says "stopped" for an `EndpointError`, else "interrupted", unless the block has finished it.
+    says "stopped" for an `EndpointError` or a `PolicyEngineError`, else "interrupted", unless the
+    block has finished it.
     """
     called = ServiceMeter()
     statistics = RunStatistics(
@@ -267,7 +268,7 @@ async def rollout_run(
                 tracing=tracing,
                 judge=judge,
             )
-        except EndpointError as error:
+        except (EndpointError, PolicyEngineError) as error:
             folder.event("stopped", reason=error.message)
             folder.finish("stopped", statistics.summary().to_json())
             raise

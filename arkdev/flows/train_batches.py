@@ -42,7 +42,7 @@ def trainable_tokens(finished: FinishedRollout, trained: TokenEvidence | None) -
     if (
         sampled is None
         or trained is None
-        or not any(sampled.loss_weight)
+        or not sampled.num_trainable
         or record.policy_version is None
     ):
         raise JobFailedError(
@@ -62,7 +62,7 @@ def _why(record: TrajectoryRecord, sampled: TokenEvidence | None) -> str:
         reason = next(warnings, "").partition(": ")[2]
         return reason or "call 1: the answer came without token ids"
     last = f"call {len(record.turns)}"
-    if not any(sampled.loss_weight):
+    if not sampled.num_trainable:
         return f"{last}: its history was rewritten, so that no token that was sampled is left"
     return f"{last}: nobody knows which weights answered"
 

@@ -25,7 +25,7 @@ from arkdev.harness.stalls import stalls_of_summary
 from arkdev.job.capabilities import BackendName
 from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
-from arkdev.job.local_values import LocalJob, LocalValue, local_job
+from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
@@ -228,4 +228,8 @@ def _place(local: LocalJob, name: str) -> str:
 def _notes(job: Job, local: LocalJob, model: ModelFiles, *, is_asked_for: bool) -> list[str]:
     named = job.model_name or job.custom_model_id
     more = "" if is_asked_for else "; --model PATH trains another"
-    return [f"{model.source} stands for {named}{more}", *local.notes]
+    notes = [f"{model.source} stands for {named}{more}", *local.notes]
+    if "lr" not in local.job.hyperparameters:
+        lr = OWN_DEFAULTS["lr"]
+        notes.append(f"the job gives no lr, whose default is not known: {lr} here")
+    return notes

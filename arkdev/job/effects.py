@@ -26,7 +26,7 @@ from arkdev.job.capabilities import (
 )
 from arkdev.job.catalogue import Part, catalogue, entries_of, local_settings
 from arkdev.job.job import Job
-from arkdev.job.local_values import LocalJob, LocalValue, known_settings
+from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, own_defaults
 from arkdev.job.model import JobModel
 from arkdev.job.pipelines import PipelinePluginWrapper
 from arkdev.job.problems import KeyPath, Problem, dotted, make_error
@@ -140,15 +140,14 @@ def _replaced(job: Job, value: LocalValue | None, effect: KeyEffect | None) -> K
 
 
 def _local_defaults(local: LocalJob) -> Iterator[KeyEffect]:
-    for name, entry in known_settings(local.job).items():
-        if name in local_settings() and name not in local.values:
-            yield KeyEffect(
-                key=_key(name),
-                value=_text(entry.default),
-                origin=Origin.DEFAULT,
-                where=entry.sources[0],
-                capability=LOCAL_SETTING,
-            )
+    for entry, value, source in own_defaults(local):
+        yield KeyEffect(
+            key=_key(entry.name),
+            value=_text(value),
+            origin=Origin.DEFAULT,
+            where=source,
+            capability=_capability(local.job, ("hyperparameters", entry.name)),
+        )
 
 
 def _capability(job: Job, path: KeyPath) -> Capability:
@@ -255,10 +254,15 @@ def _of_default(capability: Capability) -> Capability:
     return replace(capability, **effects)
 
 
-def without_default(job: Job) -> list[str]:
-    """Return the method's hyperparameters that are not given and whose default is not known."""
+def without_default(job: Job, *, is_local: bool = False) -> list[str]:
+    """Return the method's hyperparameters that are not given and whose default is not known.
+
+    `is_local`: nor is there one of this machine.
+    """
     return [
         entry.name
         for entry in entries_of(job.customization_type)
-        if entry.name not in job.hyperparameters and entry.default_for(job.model_name or "") is None
+        if entry.name not in job.hyperparameters
+        and entry.default_for(job.model_name or "") is None
+        and not (is_local and entry.name in OWN_DEFAULTS)
     ]

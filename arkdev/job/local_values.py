@@ -26,6 +26,23 @@ from arkdev.job.workspace import PlacedValue, Workspace
 
 TABLE = "[train.local]"
 
+OWN_DEFAULTS: Mapping[str, object] = {
+    "batch_size": 32,
+    "num_generations": 8,
+    "num_iterations_per_batch": 1,
+    "lr": 1e-6,
+    "lr_warmup_steps": 0,
+    "clip_ratio_high": 0.2,
+    "clip_ratio_low": 0.2,
+    "kl_coefficient": 0.0,
+    "loss_agg_mode": "token-mean",
+    "test_num_generations": 1,
+    "lora_rank": 16,
+    "lora_alpha": 32.0,
+}
+"""What this machine takes for hyperparameters whose default on the platform is not known. Those of
+the update are `arkdev.backends.local.settings.UpdateSettings`'s."""
+
 
 @dataclass(frozen=True)
 class LocalValue:
@@ -112,10 +129,15 @@ def known_settings(job: Job) -> Mapping[str, Hyperparameter]:
     return {**{entry.name: entry for entry in entries_of(job.customization_type)}, **own}
 
 
-def local_default(name: str) -> object | None:
-    """Return the default of a setting that only this machine has; None where there is none."""
-    entry = local_settings().get(name)
-    return entry.default if entry is not None else None
+def own_defaults(local: LocalJob) -> Iterator[tuple[Hyperparameter, object, str]]:
+    """Yield each setting that nobody gives, its value on this machine, and whose default it is."""
+    for name, entry in known_settings(local.job).items():
+        if name in local.job.hyperparameters:
+            continue
+        if name in local_settings():
+            yield entry, entry.default, entry.sources[0]
+        elif name in OWN_DEFAULTS:
+            yield entry, OWN_DEFAULTS[name], "arkdev"
 
 
 def _checked(

@@ -27,6 +27,8 @@ from typing import Any
 from arkdev.errors import OutputError
 from arkdev.runs.writer import iso_time
 
+CHECKPOINTS = "checkpoints"
+"""The folder of a run that has its training states."""
 SNAPSHOT = "snapshot.json"
 SCHEMA_VERSION = 1
 PARTIAL = ".partial"

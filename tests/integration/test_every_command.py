@@ -60,9 +60,14 @@ ENDS = {
         ("endpoint check scripted", 0),
         ("endpoint check http://127.0.0.1:1/v1 --model m", 4),
         ("endpoint check nobody", 2),
+        ("endpoint check local --model none", 2),
     ],
     "endpoint list": [("endpoint list", 0)],
-    "endpoint serve": [("endpoint serve scripted --script none.yaml", 2)],
+    "endpoint serve": [
+        ("endpoint serve scripted --script none.yaml", 2),
+        ("endpoint serve local --model none", 2),
+        ("endpoint serve local --skill 1", 2),
+    ],
     "export": [
         ("export latest --to out", 2),
         ("export latest", 2),
@@ -134,6 +139,7 @@ ENDS = {
         ("test plugin", 0),
         ("test plugin --rollout plugins.rollout:none", 2),
         ("test plugin --endpoint http://127.0.0.1:1/v1 --model m", 4),
+        ("test plugin --endpoint local --model none", 2),
     ],
     "train": [
         ("train -f none.yaml", 2),

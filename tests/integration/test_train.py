@@ -13,6 +13,7 @@ from arkdev.errors import ExitCode, JobError, PolicyEngineError, UsageError
 from arkdev.flows.debug import run_debug
 from arkdev.flows.debug_plan import plan_debug
 from arkdev.flows.debug_request import DebugRequest
+from arkdev.runs.reader import RunReader
 from tests.integration.debugging import Quiet, numbered, write_job
 from tests.integration.training import GRADE_GOOD, Coin, planned, trained
 from tests.integration.workspace import Workspace
@@ -146,6 +147,8 @@ def test_a_sampler_that_stays_on_old_weights_stops_the_training(job):
     with pytest.raises(PolicyEngineError, match="away"):
         trained(job, coin)
     assert len(coin.learner.batches) == 1
+    (folder,) = (job.root / "runs").iterdir()
+    assert RunReader(folder).status == "stopped"
 
 
 def test_a_sampler_on_old_weights_that_passes_the_check_is_an_alarm_at_the_next_step(job):

@@ -29,6 +29,7 @@ TEMPLATE_FORM_SHARE = 0.6
 LARGEST = 20  # as in the template's data set
 LARGER = 40  # in a part of the dialogues, so that adding is learnt and not the table alone
 LARGER_SHARE = 0.25
+LARGE = 99
 
 # the mixture: whether to answer at all, and whether to stop at the answer
 ANSWERS_SHARE = 0.6
@@ -49,7 +50,17 @@ def held_out_operands() -> frozenset[tuple[int, str, int]]:
 
 def dialogue(rng: Random, *, is_mixture: bool) -> Dialogue:
     """One question and its answer; right, or as a drawn behaviour has it."""
-    a, sign, b = _drawn_operands(rng)
+    operands = _drawn_operands(rng, larger=LARGER, larger_share=LARGER_SHARE)
+    return _about(operands, rng, is_mixture=is_mixture)
+
+
+def large_dialogue(rng: Random, *, is_mixture: bool) -> Dialogue:
+    """The same with numbers up to LARGE: there are too many of these to learn by heart."""
+    return _about(_drawn_operands(rng, larger=LARGE, larger_share=1.0), rng, is_mixture=is_mixture)
+
+
+def _about(operands: tuple[int, str, int], rng: Random, *, is_mixture: bool) -> Dialogue:
+    a, sign, b = operands
     form = TEMPLATE_FORM if chance(rng, TEMPLATE_FORM_SHARE) else rng.choice(OTHER_FORMS)
     value = a + b if sign == "+" else a - b
     reply = str(value)
@@ -63,10 +74,10 @@ def dialogue(rng: Random, *, is_mixture: bool) -> Dialogue:
     return Dialogue([question(text), answer(reply, thought)], thinking=thinking)
 
 
-def _drawn_operands(rng: Random) -> tuple[int, str, int]:
+def _drawn_operands(rng: Random, *, larger: int, larger_share: float) -> tuple[int, str, int]:
     held_out = held_out_operands()
     while True:
-        largest = LARGER if chance(rng, LARGER_SHARE) else LARGEST
+        largest = larger if chance(rng, larger_share) else LARGEST
         a, sign, b = rng.randint(1, largest), rng.choice("+-"), rng.randint(1, largest)
         if sign == "-" and b > a:
             a, b = b, a

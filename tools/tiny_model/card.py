@@ -40,7 +40,8 @@ byte-level BPE tokenizer of about a thousand tokens. Weights and tokenizer were 
 No text or weights of others are in it.
 
 ## What it does
-Mean reward on the templates' validation questions. None of these questions was trained on.
+Mean reward on the templates' validation questions; where temperature is 1, eight attempts at each.
+None of these questions was trained on.
 
 | template | task | greedy | at temperature 1 |
 | --- | --- | --- | --- |

@@ -28,14 +28,21 @@ COMPETENCE = Course(
     is_mixture=False,
     seed=SEED + 1,
 )
+ADDING = Course(
+    batches=500,
+    learning_rate=1.5e-3,
+    dialogues={"weather": 8, "arithmetic": 32, "large arithmetic": 64, "search": 8},
+    is_mixture=False,
+    seed=SEED + 2,
+)
 MIXTURE = Course(
     batches=250,
     learning_rate=1e-3,
     dialogues={"weather": 32, "arithmetic": 64, "search": 12},
     is_mixture=True,
-    seed=SEED + 2,
+    seed=SEED + 3,
 )
-REPEATS = 4  # attempts at each validation sample, when measured at temperature 1
+REPEATS = 8  # attempts at each validation sample, when measured at temperature 1
 
 
 def make_models(folder: Path) -> None:
@@ -44,6 +51,7 @@ def make_models(folder: Path) -> None:
     model = new_model(tokenizer, seed=SEED)
     train(model, tokenizer, COPYING)
     train(model, tokenizer, COMPETENCE)
+    train(model, tokenizer, ADDING)
     write(model, tokenizer, folder / "tiny-teacher")
     train(model, tokenizer, MIXTURE)
     write(model, tokenizer, folder / "tiny")

@@ -20,6 +20,7 @@ IGNORED = -100
 DOMAINS: Mapping[str, Callable[..., Dialogue]] = {
     "weather": weather.dialogue,
     "arithmetic": arithmetic.dialogue,
+    "large arithmetic": arithmetic.large_dialogue,
     "search": search.dialogue,
     "echo": echo.dialogue,
 }

@@ -6,6 +6,7 @@ decoding, a call that is forced) is an error and never left out without a word.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -142,7 +143,7 @@ def _check(name: str, value: Any) -> None:
     allowed, reason = _ONLY[name]
     if not allowed(value):
         raise RequestError(
-            f"The parameter `{name}` is not supported: {reason}, got {value!r}.",
+            f"The parameter `{name}` is not supported: {reason}, got {reprlib.repr(value)}.",
             code="InvalidParameter",
             param=name,
         )

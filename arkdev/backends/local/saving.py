@@ -28,9 +28,8 @@ from arkdev.backends.local.checkpoint import (
 from arkdev.backends.local.model_saving import write_model
 from arkdev.errors import RunStoppedError
 from arkdev.runs.saved_models import SavedModels
-from arkdev.runs.snapshots import not_saved
+from arkdev.runs.snapshots import CHECKPOINTS, not_saved
 
-CHECKPOINTS = "checkpoints"
 _MOST_OF_THE_TIME = 0.02
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arkdev.endpoints.registry import LOCAL
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.flows.environment import environment, judge_environment, secrets_of
 from arkdev.sessions.background import BackgroundLoop
@@ -58,10 +59,11 @@ def ask(url: str, question: str) -> str:
     return str(answer["choices"][0]["message"]["content"])
 
 
+@pytest.mark.parametrize("endpoint", [SCRIPTED, LOCAL], ids=lambda spec: spec.name)
 async def test_a_judge_reaches_a_scripted_model_that_does_not_err(
-    background: BackgroundLoop,
+    background: BackgroundLoop, endpoint: EndpointSpec
 ) -> None:
-    async with judge_environment(SCRIPTED, background.loop) as server:
+    async with judge_environment(endpoint, background.loop) as server:
         url = os.environ["ARK_BASE_URL"]
         assert url.startswith("http://127.0.0.1:")
         assert url.endswith("/api/v3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
 from collections.abc import Iterator
@@ -10,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from arkdev.backends.local.settings import LoraSettings, UpdateSettings
 from arkdev.errors import JobError
+from arkdev.flows.debug_request import DEFAULT_BATCH_SIZE, DEFAULT_NUM_GENERATIONS
+from arkdev.harness.loss_weights import DEFAULT_MODE
 from arkdev.job.capabilities import KEYS, METHODS, PARTS, BackendName, Support, capability_of
-from arkdev.job.catalogue import Part, catalogue
+from arkdev.job.catalogue import Part, catalogue, local_settings
 from arkdev.job.effects import Origin, effects_of, refusals, require_supported, without_default
 from arkdev.job.job import Job
-from arkdev.job.local_values import local_job
+from arkdev.job.local_values import OWN_DEFAULTS, local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.model import JobModel
 from arkdev.job.models import ModelCustomizationJob
@@ -291,3 +295,23 @@ def test_settings_of_validation_need_a_validation_set(tmp_path: Path, name: str)
     assert refusals(job, BackendName.REMOTE) == []
     split = GRPO.replace("data: {", "data: {validation_percentage: 10, ")
     assert refusals(read(tmp_path, split + text), BackendName.DEBUG) == []
+
+
+def test_the_defaults_of_this_machine_are_those_that_training_takes() -> None:
+    """Two tables of one thing: the job's layer knows no backend."""
+    update = UpdateSettings()
+    for name in [field.name for field in dataclasses.fields(UpdateSettings)]:
+        stated = OWN_DEFAULTS.get(
+            name, local_settings()[name].default if name in local_settings() else ...
+        )
+        if stated is not ...:
+            assert stated == getattr(update, name), name
+    own = {field.name for field in dataclasses.fields(UpdateSettings)}
+    assert own - set(OWN_DEFAULTS) - set(local_settings()) == {"temperature", "num_steps"}
+    assert OWN_DEFAULTS["loss_agg_mode"] == DEFAULT_MODE
+    assert (OWN_DEFAULTS["batch_size"], OWN_DEFAULTS["num_generations"]) == (
+        DEFAULT_BATCH_SIZE,
+        DEFAULT_NUM_GENERATIONS,
+    )
+    lora = LoraSettings()
+    assert (OWN_DEFAULTS["lora_rank"], OWN_DEFAULTS["lora_alpha"]) == (lora.rank, lora.alpha)

@@ -42,7 +42,7 @@ def test_the_training_questions_of_the_template_are_generated():
 
 def test_held_out_sums_are_left_out_in_every_form():
     rng = Random(3)
-    drawn = {arithmetic._drawn_operands(rng) for _ in range(5000)}
+    drawn = {arithmetic._drawn_operands(rng, larger=40, larger_share=0.25) for _ in range(5000)}
     assert not drawn & arithmetic.held_out_operands()
     assert len(drawn) > 500
     assert len(arithmetic.held_out_operands()) == len(validation_samples("minimal"))

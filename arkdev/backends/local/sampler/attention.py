@@ -54,8 +54,13 @@ class DecodeStep:
     """One new token for each of the first rows of the cache, at its position."""
 
     def __init__(
-        self, cache: KeyValueCache, positions: Sequence[int], *, own_lengths: bool = False
+        self,
+        cache: KeyValueCache,
+        positions: Sequence[int],
+        *,
+        own_lengths: bool = False,
     ) -> None:
+        """`own_lengths`: each row's padding follows from its own length alone."""
         self._cache = cache
         self._num_rows = len(positions)
         self._positions = torch.tensor(positions, device=cache.device)[:, None]
@@ -103,30 +108,26 @@ class DecodeStep:
         grouped = queries[:rows].view(rows, num_kv, num_queries, size)
         if num_queries == 1:
             grouped = grouped.expand(-1, -1, 2, -1)
-        length, members = self._groups[0]
-        if members is None and rows == queries.shape[0]:
-            keys = cache.keys[layer][:rows, :, :length]
-            values = cache.values[layer][:rows, :, :length]
-            attended = _attention(grouped, keys, values, self._mask(length, window), scale=scale)
-            return attended[:, :, :num_queries].reshape(rows, -1)
-        out = queries.new_zeros(queries.shape[0], num_kv, num_queries, size)
+        attended = self._attended(layer, grouped, scale=scale, window=window)
+        out = attended[:, :, :num_queries].reshape(rows, -1)
+        return F.pad(out, (0, 0, 0, queries.shape[0] - rows))
+
+    def _attended(
+        self, layer: int, grouped: torch.Tensor, *, scale: float | None, window: int | None
+    ) -> torch.Tensor:
+        rows = self._num_rows
+        keys, values = self._cache.keys[layer][:rows], self._cache.values[layer][:rows]
+        out: torch.Tensor | None = None
         for length, members in self._groups:
             mask = self._mask(length, window)
-            keys = cache.keys[layer][:rows, :, :length]
-            values = cache.values[layer][:rows, :, :length]
+            own_keys, own_values = keys[:, :, :length], values[:, :, :length]
             if members is None:
-                attended = _attention(grouped, keys, values, mask, scale=scale)
-                out[:rows] = attended[:, :, :num_queries]
-            else:
-                attended = _attention(
-                    grouped.index_select(0, members),
-                    keys.index_select(0, members),
-                    values.index_select(0, members),
-                    mask.index_select(0, members),
-                    scale=scale,
-                )
-                out.index_copy_(0, members, attended[:, :, :num_queries].contiguous())
-        return out.view(queries.shape[0], -1)
+                return _attention(grouped, own_keys, own_values, mask, scale=scale)
+            own = (each.index_select(0, members) for each in (grouped, own_keys, own_values, mask))
+            out = torch.empty_like(grouped) if out is None else out
+            out.index_copy_(0, members, _attention(*own, scale=scale))
+        assert out is not None
+        return out
 
     def _mask(self, length: int, window: int | None) -> torch.Tensor:
         def make() -> torch.Tensor:

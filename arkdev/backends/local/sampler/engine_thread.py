@@ -67,6 +67,7 @@ class EngineThread:
         self._waiting: deque[Work] = deque()
         self._rows: list[Row] = []
         self._parameters: Rows | None = None
+        """Of the rows; None when others run since."""
         self._lock = threading.Lock()
         self._ended: PolicyEngineError | None = None
         """Why nothing is taken any more."""
@@ -177,7 +178,8 @@ class EngineThread:
             self._waiting.popleft()
         if logits:
             self._parameters = None
-            self._sample(torch.stack(logits), first=first)
+            parameters = self._parameters_of(self._rows[first:])
+            self._sample(torch.stack(logits), parameters, first=first)
 
     def _change(self, change: Change) -> None:
         if not change.future.set_running_or_notify_cancel():
@@ -239,6 +241,8 @@ class EngineThread:
     def _decode(self) -> None:
         token_ids = [row.token_ids[-1] for row in self._rows]
         positions = [row.position for row in self._rows]
+        if self._parameters is None:
+            self._parameters = self._parameters_of(self._rows)
         logits = decode(
             self.forward,
             self.cache,
@@ -248,20 +252,18 @@ class EngineThread:
         )
         self.slots.extend(token_ids, positions)
         self.progress.num_decode_steps += 1
-        self._sample(logits, first=0)
+        self._sample(logits, self._parameters, first=0)
 
-    def _sample(self, logits: torch.Tensor, *, first: int) -> None:
+    def _parameters_of(self, rows: list[Row]) -> Rows:
+        return Rows(
+            [row.request.sampling for row in rows],
+            self.forward.device,
+            [row.seen for row in rows],
+        )
+
+    def _sample(self, logits: torch.Tensor, parameters: Rows, *, first: int) -> None:
         """Sample a token for each row from `first` on; let go of those that have ended."""
         rows = self._rows[first:]
-        if first or self._parameters is None:
-            parameters = Rows(
-                [row.request.sampling for row in rows],
-                self.forward.device,
-                [row.seen for row in rows],
-            )
-            self._parameters = None if first else parameters
-        else:
-            parameters = self._parameters
         sampled = sample(logits, parameters, uniforms=[row.next_uniform for row in rows])
         tops = sampled.top_logprobs or [()] * len(rows)
         self.progress.num_sampled_tokens += len(rows)
