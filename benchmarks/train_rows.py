@@ -22,26 +22,26 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import torch  # noqa: E402
-from train_memory import peak_mb  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from arkdev.backends.local.attention import NAME  # noqa: E402
-from arkdev.backends.local.batch import TrainingBatch, TrainingSequence  # noqa: E402
-from arkdev.backends.local.engine import (  # noqa: E402
+from arkdev.backends.local.attention import NAME
+from arkdev.backends.local.batch import TrainingBatch, TrainingSequence
+from arkdev.backends.local.engine import (
     GenerationEngine,
     GenerationRequest,
     SamplingParameters,
 )
-from arkdev.backends.local.learner import PolicyLearner  # noqa: E402
-from arkdev.backends.local.policy import Policy  # noqa: E402
-from arkdev.backends.local.sampler.engine import TorchEngine  # noqa: E402
-from arkdev.backends.local.settings import UpdateSettings  # noqa: E402
-from arkdev.backends.local.train import LoopSettings, StepDone, train  # noqa: E402
-from arkdev.backends.local.vllm.engine import start_vllm  # noqa: E402
-from arkdev.backends.local.vllm.settings import VllmSettings  # noqa: E402
-from arkdev.harness.advantages import grpo_advantages  # noqa: E402
-from arkdev.harness.loss_weights import token_weights  # noqa: E402
+from arkdev.backends.local.learner import PolicyLearner
+from arkdev.backends.local.policy import Policy
+from arkdev.backends.local.sampler.engine import TorchEngine
+from arkdev.backends.local.settings import UpdateSettings
+from arkdev.backends.local.train import LoopSettings, StepDone, train
+from arkdev.backends.local.vllm.engine import start_vllm
+from arkdev.backends.local.vllm.settings import VllmSettings
+from arkdev.harness.advantages import grpo_advantages
+from arkdev.harness.loss_weights import token_weights
+from train_memory import peak_mb
 
 START_LIMIT_S = 600.0
 
@@ -190,7 +190,7 @@ async def vllm(settings: Mapping[str, Any]) -> AsyncIterator[GenerationEngine]:
     """The engine vllm."""
     engine = await start_vllm(
         VllmSettings(Path(settings["model"])),
-        log=Path(settings["folder"]) / "vllm.log",
+        log=Path(settings["folder"]) / "vllm-server.log",
         tell=lambda text: print(text, file=sys.stderr),
         start_limit_s=START_LIMIT_S,
         python=Path(settings["vllm_python"]),

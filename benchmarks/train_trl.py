@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from train_memory import peak_mb
 from transformers import AutoTokenizer, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
+
+from train_memory import peak_mb
 
 
 def share_of_even(completion_ids: list[list[int]], **_: Any) -> list[float]:

@@ -147,6 +147,19 @@ async def check_a_seed_repeats_an_answer_in_any_company(subject: Subject) -> Non
     assert alone.token_ids[:num] == beside.token_ids[:num]
 
 
+async def check_many_long_prompts_with_seeds_at_once(subject: Subject) -> None:
+    """More tokens than an engine reads in one pass, and prompts that differ from the first on."""
+    prompts = [
+        tuple((n * k + k) % VOCABULARY_SIZE for k in range(CONTEXT_LENGTH - 40)) for n in range(48)
+    ]
+    requests = [GenerationRequest(p, SamplingParameters(4, seed=7)) for p in prompts]
+    together = await asyncio.gather(*[subject.engine.generate(one) for one in requests])
+    assert all(len(answer.token_ids) == 4 for answer in together)
+    for request, answer in zip(requests[:3], together[:3], strict=True):
+        alone = await subject.engine.generate(request)
+        assert alone.token_ids == answer.token_ids
+
+
 async def check_tokens_come_as_often_as_they_should(subject: Subject) -> None:
     """Pearson's chi-square over pairs of tokens that follow each other; 4 sigma."""
     many = [SamplingParameters(100, seed=1000 + n) for n in range(60)]

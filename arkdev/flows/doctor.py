@@ -19,7 +19,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from arkdev import __version__
-from arkdev.backends.local.packages import SAMPLING, require_packages
+from arkdev.backends.local.packages import require_packages
 from arkdev.endpoints.keys import find_api_key
 from arkdev.endpoints.registry import list_endpoints, user_config_file, user_keys_file
 from arkdev.endpoints.spec import EndpointSpec
@@ -258,7 +258,7 @@ async def _endpoint(spec: EndpointSpec) -> Check:
     name = f"endpoint {spec.name}"
     if spec.family == "local":
         try:
-            require_packages(SAMPLING, purpose="it")
+            require_packages(purpose="it")
         except MissingExtraError as error:
             return Check(name, Status.NOTE, error.message, error.hint)
     if spec.base_url is None:

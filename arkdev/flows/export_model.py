@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arkdev.errors import MissingExtraError, OutputError, RunError, WorkspaceError
+from arkdev.backends.local.packages import require_packages
+from arkdev.errors import OutputError, RunError, WorkspaceError
 from arkdev.flows.training_runs import find_training_run, row_of
 from arkdev.runs.reader import RunReader
 from arkdev.runs.saved_models import SCORE, SavedModels
@@ -19,7 +19,6 @@ from arkdev.runs.snapshots import PARTIAL, SNAPSHOT, Snapshot
 
 ADAPTER_CONFIG = "adapter_config.json"
 CARD = "README.md"
-_NEEDED = ("torch", "transformers", "peft", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,7 @@ def _merge(adapter: Path, target: Path) -> None:
             where=str(adapter),
             hint="put it back; the exported model is the two together",
         )
-    if any(find_spec(name) is None for name in _NEEDED):
-        raise MissingExtraError(
-            "merging a LoRA adapter into its base needs torch and peft",
-            hint="pip install 'arkdev[local]'",
-        )
+    require_packages(purpose="merging a LoRA adapter into its base")
     import_module("arkdev.backends.local.model_saving").write_merged(
         target, adapter=adapter, base=base
     )

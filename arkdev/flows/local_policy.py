@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.backends.local.model_files import TINY, ModelFiles, newest_trained, resolve_model
-from arkdev.backends.local.packages import SAMPLING, require_packages
+from arkdev.backends.local.packages import require_packages
 from arkdev.endpoints.spec import EndpointSpec
 
 _FAMILY = "local"
@@ -30,7 +30,7 @@ def choose_policy(spec: EndpointSpec, *, runs: Path) -> tuple[EndpointSpec, tupl
     """
     if spec.family != _FAMILY:
         return spec, ()
-    require_packages(SAMPLING, purpose="a model that answers in this process")
+    require_packages(purpose="a model that answers in this process")
     name = spec.model or newest_trained(runs) or TINY
     files = resolve_model(name, runs=runs, takes_adapter=True)
     chosen = "" if spec.model else ", since no --model names another"

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from arkdev.backends.local.model_files import ModelFiles, resolve_model
-from arkdev.backends.local.packages import SAMPLING, require_packages
+from arkdev.backends.local.packages import require_packages
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
 from arkdev.endpoints.registry import LOCAL
 from arkdev.errors import ConfigurationError, JobError, UsageError
@@ -32,7 +32,6 @@ from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.metric_sinks.sinks import check_installed
 from arkdev.runs.writer import recorded_settings
 
-_NEEDED = (*SAMPLING, "peft")
 _MOST_AT_ONCE = 64
 """Rollouts at once where nothing is asked for: a larger batch of the sampler gains little."""
 _SAMPLED = ("max_new_tokens", "temperature", "top_p", "top_k")
@@ -122,7 +121,7 @@ def plan_train(
     """
     workspace = find_workspace(request.start, job=request.job)
     if find_model is None:
-        require_packages(_NEEDED, purpose="training on this machine")
+        require_packages(purpose="training on this machine")
         find_model = partial(resolve_model, runs=workspace.root / "runs")
     if request.resume is None:
         return _resolved(request, workspace, job, find_model)

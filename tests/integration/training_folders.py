@@ -15,8 +15,8 @@ SETTINGS: dict[str, Any] = {
     "customization_type": "GRPO",
     "endpoint": {"name": "local", "base_url": None, "model": "tiny"},
     "num_steps": 4,
-    "workspace": "/home/me/weather",
-    "data": ["/home/me/weather/data/train.jsonl"],
+    "workspace": "/somewhere/weather",
+    "data": ["/somewhere/weather/data/train.jsonl"],
     "hyperparameters": {"lr": 0.001},
 }
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arkdev.flows.training_runs import PROCESS_FILE, process_of
 from arkdev.runs.reader import RunReader, list_runs
 from arkdev.runs.saved_models import SavedModels
 
@@ -126,12 +127,15 @@ def run_of(workspace: Path, number: int) -> RunReader:
     return RunReader(list_runs(workspace / "runs")[-1 - number].folder)
 
 
-def when(happens: Callable[[Path], bool], workspace: Path, *, within_s: float = 120) -> None:
-    until = time.monotonic() + within_s
+def when(happens: Callable[[Path], bool], workspace: Path, *, pid: int) -> None:
+    """Wait until it happens in the second run, in the process `pid`."""
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         runs = list_runs(workspace / "runs")
-        if len(runs) == 2 and happens(runs[0].folder):
-            return
+        if len(runs) == 2:
+            owner = process_of(runs[0].folder)
+            if owner is not None and owner.pid == pid and happens(runs[0].folder):
+                return
         time.sleep(0.002)
     raise AssertionError("it did not happen")
 
@@ -145,8 +149,13 @@ def has_steps(number: int) -> Callable[[Path], bool]:
 
 
 def is_saving(folder: Path) -> bool:
-    found = [*folder.glob("checkpoints/*.partial"), *folder.glob("models/*.partial")]
-    return any(not path.name.endswith(".old.partial") for path in found)
+    """Whether a folder of this process, not one that a killed one left, is being filled."""
+    began = (folder / PROCESS_FILE).stat().st_mtime_ns
+    for path in [*folder.glob("checkpoints/*.partial"), *folder.glob("models/*.partial")]:
+        with suppress(FileNotFoundError):  # renamed meanwhile
+            if not path.name.endswith(".old.partial") and path.stat().st_mtime_ns > began:
+                return True
+    return False
 
 
 def metrics_of(reader: RunReader) -> list[dict[str, Any]]:
@@ -164,7 +173,7 @@ def test_a_training_that_was_killed_again_and_again_equals_one_that_was_not(work
         assert driver.end() == 0, driver.said()
         pid = driver.start(*TRAIN)
         for moment in moments:
-            when(moment, workspace)
+            when(moment, workspace, pid=pid)
             if moment is not is_saving:
                 time.sleep(rng.uniform(0, 0.5))
             os.kill(pid, signal.SIGKILL)

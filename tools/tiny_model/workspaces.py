@@ -28,13 +28,14 @@ VALIDATION = {
 def template_module(workspace: str, name: str) -> ModuleType:
     """Import `name` of a template. Every template has packages of the same names: none stays."""
     ark_sdk.install()
-    folder = str(TEMPLATES / workspace)
     before = _take_packages()
-    sys.path.insert(0, folder)
+    # not by the search path: a package of that name with an __init__.py would win, wherever it is
+    for package in TEMPLATE_PACKAGES:
+        sys.modules[package] = ModuleType(package)
+        sys.modules[package].__path__ = [str(TEMPLATES / workspace / package)]
     try:
         return importlib.import_module(name)
     finally:
-        sys.path.remove(folder)
         _take_packages()
         sys.modules.update(before)
 

@@ -25,7 +25,8 @@ MOST_CONTEXT_TOKENS = 8192
 """The context that is kept free where none is asked for: it costs memory, asked for or not."""
 
 _SMALL_BYTES = 64 * 2**20
-"""Below it a second thread waits longer than it works (float32, measured on two cores)."""
+"""Below it a second thread waits longer than it works. Of two busy cores, in float32 with 8 to 16
+answers at once, one thread was 1.4 times as fast as two for 4 and 26 MiB, and as fast for 112."""
 
 
 @dataclass(frozen=True)

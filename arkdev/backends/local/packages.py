@@ -6,11 +6,11 @@ from importlib.util import find_spec
 
 from arkdev.errors import MissingExtraError
 
-SAMPLING = ("torch", "transformers", "safetensors")
-"""What sampling from a model needs."""
+PACKAGES = ("torch", "transformers", "peft", "safetensors")
+"""What loading a model needs, to sample from it or to train it."""
 
 
-def require_packages(names: tuple[str, ...], *, purpose: str) -> None:
+def require_packages(*, purpose: str, names: tuple[str, ...] = PACKAGES) -> None:
     """Raise `MissingExtraError` where one of `names` is not installed; `purpose` begins it."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:

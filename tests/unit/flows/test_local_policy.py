@@ -38,7 +38,7 @@ def test_other_endpoints_are_left_as_they_are(tmp_path):
 
 def test_a_missing_package_is_said_with_what_to_install(tmp_path):
     with pytest.raises(MissingExtraError, match="it needs no_such_package") as caught:
-        require_packages(("json", "no_such_package"), purpose="it")
+        require_packages(purpose="it", names=("json", "no_such_package"))
     assert caught.value.hint == "pip install 'arkdev[local]'"
     if not HAS_TORCH:
         with pytest.raises(MissingExtraError, match="torch"):

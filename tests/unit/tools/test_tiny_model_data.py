@@ -91,3 +91,11 @@ def test_words_come_in_the_same_order_in_every_process():
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+def test_a_package_of_the_same_name_elsewhere_does_not_hide_a_templates(tmp_path, monkeypatch):
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "__init__.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    template_module.cache_clear()
+    assert template_module("rl_search_mcp_demo", "plugins.search_corpus").make_world()

@@ -14,11 +14,14 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 
-from arkdev.backends.local.sampler.kv_cache import KeyValueCache, padded
+from arkdev.backends.local.sampler.kv_cache import KeyValueCache
 
 ROW_PADDING = 8
 """Steps have a multiple of this many rows, so that a row has the same bits in any of them."""
 SMALLEST_BUCKET = 256
+_KEY_PADDING = 16
+"""Decode steps attend to a multiple of so many keys; most shapes have the same bits for any of
+them, and what is masked is read for nothing."""
 
 
 class AttentionStep(Protocol):
@@ -74,7 +77,8 @@ class DecodeStep:
         """Return padded lengths, each with its rows; None for all."""
         most = self._cache.num_tokens
         if not own_lengths:
-            return [(padded(max(positions) + 1), None)]
+            longest = -(-(max(positions) + 1) // _KEY_PADDING) * _KEY_PADDING
+            return [(longest, None)]
         lengths = [min(bucket(position + 1), most) for position in positions]
         if len(set(lengths)) == 1:
             return [(lengths[0], None)]
@@ -110,7 +114,8 @@ class DecodeStep:
             grouped = grouped.expand(-1, -1, 2, -1)
         attended = self._attended(layer, grouped, scale=scale, window=window)
         out = attended[:, :, :num_queries].reshape(rows, -1)
-        return F.pad(out, (0, 0, 0, queries.shape[0] - rows))
+        num_padding = queries.shape[0] - rows
+        return F.pad(out, (0, 0, 0, num_padding)) if num_padding else out
 
     def _attended(
         self, layer: int, grouped: torch.Tensor, *, scale: float | None, window: int | None

@@ -82,10 +82,9 @@ class TorchEngine:
             dtype=dtype,
         )
         self._forward = forward
-        self._cache = cache
-        self._slots = Slots(cache, max_running=max_running, reuses_decoded=not deterministic)
+        slots = Slots(cache, max_running=max_running, reuses_decoded=not deterministic)
         self._is_asleep = False
-        self._thread = EngineThread(forward, cache, self._slots, is_deterministic=deterministic)
+        self._thread = EngineThread(forward, cache, slots, is_deterministic=deterministic)
 
     @property
     def progress(self) -> Progress:
@@ -127,14 +126,21 @@ class TorchEngine:
 
         def update() -> None:
             self._forward.load(weights(source))
-            self._forget()
+            self._thread.forget(releases=False)
             self.policy_version = self._thread.policy_version = version
 
         await self._change(update)
 
     async def sleep(self) -> None:
-        """Give the cache's memory back, once requests under way are finished."""
-        await self._change(self._forget)
+        """Wait for requests under way; off the CPU, give the cache's memory back."""
+        if self._is_asleep:
+            return
+
+        def release() -> None:
+            if self._forward.device.type != "cpu":
+                self._thread.forget(releases=True)
+
+        await self._change(release)
         self._is_asleep = True
 
     async def wake(self) -> None:
@@ -144,10 +150,6 @@ class TorchEngine:
     async def close(self) -> None:
         """End the engine's thread. Requests under way fail."""
         await asyncio.to_thread(self._thread.close)
-
-    def _forget(self) -> None:
-        self._slots.forget()
-        self._cache.release()
 
     async def _change(self, work: Callable[[], None]) -> None:
         future: Future[None] = Future()

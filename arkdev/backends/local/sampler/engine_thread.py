@@ -7,6 +7,7 @@ stands in the same line: what came before it is finished first, what comes after
 
 from __future__ import annotations
 
+import math
 import threading
 import traceback
 from collections import deque
@@ -66,6 +67,8 @@ class EngineThread:
         self._inbox: SimpleQueue[Work | None] = SimpleQueue()
         self._waiting: deque[Work] = deque()
         self._rows: list[Row] = []
+        self._is_poisoned = False
+        """Whether keys or values in the cache may be no numbers."""
         self._parameters: Rows | None = None
         """Of the rows; None when others run since."""
         self._lock = threading.Lock()
@@ -91,6 +94,14 @@ class EngineThread:
     def _end(self, error: PolicyEngineError) -> None:
         with self._lock:
             self._ended = self._ended or error
+
+    def forget(self, *, releases: bool) -> None:
+        """Forget all prefixes; with `releases`, give the memory back. Only as a `Change`."""
+        self.slots.forget()
+        # what is masked is multiplied by 0, which makes no number of what is none
+        if releases or self._is_poisoned:
+            self.cache.release()
+            self._is_poisoned = False
 
     def _run(self) -> None:
         try:
@@ -265,6 +276,7 @@ class EngineThread:
         """Sample a token for each row from `first` on; let go of those that have ended."""
         rows = self._rows[first:]
         sampled = sample(logits, parameters, uniforms=[row.next_uniform for row in rows])
+        self._is_poisoned |= not all(map(math.isfinite, sampled.logprobs))
         tops = sampled.top_logprobs or [()] * len(rows)
         self.progress.num_sampled_tokens += len(rows)
         taken = zip(rows, sampled.token_ids, sampled.logprobs, tops, strict=True)

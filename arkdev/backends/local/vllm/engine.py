@@ -33,10 +33,10 @@ from arkdev.backends.local.vllm.completions import (
     score_of,
     scoring_bodies,
 )
-from arkdev.backends.local.vllm.installation import VllmInstallation, find_vllm
+from arkdev.backends.local.vllm.installation import find_vllm
 from arkdev.backends.local.vllm.io_thread import Gate, IoThread
 from arkdev.backends.local.vllm.process import VllmProcess
-from arkdev.backends.local.vllm.saved_weights import SavedWeights, weights_in
+from arkdev.backends.local.vllm.saved_weights import SavedWeights, vocabulary_size, weights_in
 from arkdev.backends.local.vllm.settings import (
     BASE_MODEL,
     SOCKET,
@@ -72,10 +72,17 @@ async def start_vllm(
     `PolicyEngineError` with what it printed when it ends or does not answer within `start_limit_s`.
     """
     installation = await asyncio.to_thread(find_vllm, python)
+    num_tokens = await asyncio.to_thread(vocabulary_size, settings.model)
     process = VllmProcess(log)
     command = command_of(settings, installation=installation, folder=process.folder)
     environment = environment_of(settings, installation=installation, folder=process.folder)
-    engine = VllmEngine(process, settings=settings, installation=installation, publish=publish)
+    engine = VllmEngine(
+        process,
+        lora_rank=settings.lora_rank,
+        has_gpu_build=installation.has_gpu_build,
+        vocabulary_size=num_tokens,
+        publish=publish,
+    )
     try:
         await asyncio.to_thread(process.start, command, environment=environment)
         await engine.wait_until_ready(start_limit_s, tell=tell)
@@ -103,15 +110,17 @@ class VllmEngine:
         self,
         process: VllmProcess,
         *,
-        settings: VllmSettings,
-        installation: VllmInstallation,
-        publish: Publish | None = None,
+        lora_rank: int,
+        has_gpu_build: bool,
+        vocabulary_size: int,
+        publish: Publish | None,
     ) -> None:
         self.policy_version = 0
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
         self._process = process
-        self._settings = settings
-        self._has_gpu_build = installation.has_gpu_build
+        self._lora_rank = lora_rank
+        self._vocabulary_size = vocabulary_size
+        self._has_gpu_build = has_gpu_build
         self._publish = publish
         self._model = BASE_MODEL
         self._is_asleep = False
@@ -161,16 +170,24 @@ class VllmEngine:
     ) -> Generation:
         """See `GenerationEngine`. The end of the context ends an answer, by ``length``."""
         longest = self.capabilities.max_context_tokens
-        self._check_fits(request.prompt_token_ids, longest - 1)
+        self._check(request.prompt_token_ids, room=longest - 1)
         limit = min(request.sampling.max_new_tokens, longest - len(request.prompt_token_ids))
         return await self._io.call(self._generate(request, limit, on_token))
 
-    def _check_fits(self, token_ids: Sequence[int], longest: int) -> None:
-        if len(token_ids) > longest:
+    def _check(self, token_ids: Sequence[int], *, room: int) -> None:
+        if not token_ids:
+            raise ConfigurationError("there are no tokens to go on from: the prompt is empty")
+        if len(token_ids) > room:
             raise ConfigurationError(
                 f"{len(token_ids):,} tokens do not fit: the model's context of "
-                f"{self.capabilities.max_context_tokens:,} leaves room for {longest:,}",
+                f"{self.capabilities.max_context_tokens:,} leaves room for {room:,}",
                 hint="shorten the conversation, or give the engine a longer context",
+            )
+        if min(token_ids) < 0 or max(token_ids) >= self._vocabulary_size:
+            raise ConfigurationError(
+                f"the model has {self._vocabulary_size:,} tokens; {min(token_ids)} to "
+                f"{max(token_ids)} were given",
+                hint="the tokenizer is not the model's",
             )
 
     async def _generate(
@@ -207,7 +224,7 @@ class VllmEngine:
 
         At temperature 1 it is one request, at another one for each token.
         """
-        self._check_fits(token_ids, self.capabilities.max_context_tokens)
+        self._check(token_ids, room=self.capabilities.max_context_tokens)
         if len(token_ids) < 2:
             return []
         return await self._io.call(self._score(token_ids, temperature or 1.0))
@@ -255,7 +272,7 @@ class VllmEngine:
 
     async def _load_adapter(self, folder: Path, version: int) -> None:
         """Load it under a name of its own, which keeps its cached prefixes apart."""
-        if not self._settings.lora_rank:
+        if not self._lora_rank:
             raise ConfigurationError(
                 f"{folder} holds a LoRA adapter, and vLLM was started without",
                 hint="start it with the adapter's rank (VllmSettings.lora_rank)",

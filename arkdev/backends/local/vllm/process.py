@@ -18,11 +18,14 @@ from arkdev.backends.local.vllm import guardian
 from arkdev.errors import PolicyEngineError
 
 _NUM_LAST_LINES = 6
-_NUM_CAUSES = 3
+_NUM_CAUSES = 2
 _LINE_LENGTH = 100
-_TAIL_BYTES = 200_000
+_TAIL_BYTES = 20_000_000
 _ENDS_WITHIN_S = 15.0
 _PREFIX = re.compile(r"^(\(\w+ pid=\d+\) )?([A-Z]+ \d\d-\d\d [\d:]+ )?(\[[\w.]+:\d+\] ?)?")
+_NOISE = re.compile(r"^(nanobind: | - (leaked|\.\.\.) |- (leaked|\.\.\.) |See https://nanobind)")
+"""What its libraries say at every end."""
+_IS_NO_ERROR = re.compile(r"^\S* ?\S* ?(INFO|WARNING) ")
 _CAUSE = re.compile(r"^[\w.]*(Error|Exception): ")
 
 
@@ -114,10 +117,10 @@ class VllmProcess:
 
 
 def told_by(log: Path) -> tuple[list[str], list[str]]:
-    """Return the exceptions that a log of vLLM names, each once, and its last lines.
+    """Return the exceptions that ended what a log of vLLM tells of, each once, and its last lines.
 
-    The lines are without their prefix of process, time and place. What ends the log is how the
-    server's front saw the end, seldom the cause, which the engine's process printed before.
+    The lines are without their prefix of process, time and place. The first exceptions are the
+    cause: what follows, many times over, is how other processes saw the end.
     """
     try:
         with log.open("rb") as file:
@@ -125,9 +128,17 @@ def told_by(log: Path) -> tuple[list[str], list[str]]:
             text = file.read().decode("utf-8", errors="replace")
     except OSError:
         return [], []
-    lines = [line for raw in text.splitlines() if (line := _PREFIX.sub("", raw).strip())]
-    causes = list(dict.fromkeys(line for line in lines if _CAUSE.match(line)))
-    return causes[:_NUM_CAUSES], lines[-_NUM_LAST_LINES:]
+    lines: list[str] = []
+    causes: dict[str, None] = {}
+    for raw in text.splitlines():
+        prefix = _PREFIX.match(raw)
+        line = raw[prefix.end() :].strip() if prefix else raw.strip()
+        if not line or _NOISE.match(line):
+            continue
+        lines.append(line)
+        if _CAUSE.match(line) and not _IS_NO_ERROR.search(raw):
+            causes[line] = None
+    return list(causes)[:_NUM_CAUSES], lines[-_NUM_LAST_LINES:]
 
 
 def _said_of(code: int | None) -> str:

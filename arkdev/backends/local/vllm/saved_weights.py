@@ -1,7 +1,8 @@
-"""Weights in a folder, as vLLM loads them."""
+"""Models and weights in a folder, as vLLM loads them."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,3 +24,21 @@ def weights_in(folder: Path) -> SavedWeights:
     if not any(folder.glob("*.safetensors")):
         raise ConfigurationError(f"{folder} holds no weights (*.safetensors)")
     return SavedWeights(folder.absolute(), (folder / _ADAPTER_FILE).is_file())
+
+
+def vocabulary_size(model: Path) -> int:
+    """Return how many token ids a model has. Raises `ConfigurationError` when its folder is none.
+
+    vLLM does not check ids where it has no tokenizer: one that is out of range ends it.
+    """
+    path = model / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        size = (config.get("text_config") or config)["vocab_size"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"no model could be read: {error!r}",
+            where=str(path),
+            hint="name a folder in Hugging Face's layout: config.json and *.safetensors",
+        ) from error
+    return int(size)

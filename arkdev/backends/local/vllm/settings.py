@@ -57,7 +57,9 @@ def command_of(
     if installation.has_gpu_build:
         command += ["--enable-sleep-mode", "--gpu-memory-utilization", f"{settings.memory_share:g}"]
     else:
-        command += ["--enforce-eager"]
+        # of a prompt that is read in chunks it would set a seeded generator back, which generators
+        # of a CPU cannot; the server dies of that
+        command += ["--enforce-eager", "--no-enable-chunked-prefill"]
     return command
 
 

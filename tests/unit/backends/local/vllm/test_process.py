@@ -108,5 +108,21 @@ def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     assert not process.folder.exists()
 
 
+def test_the_first_errors_are_the_cause_and_warnings_are_none(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    lines = [
+        "(APIServer pid=5) WARNING 11-30 03:54:59 [base.py:380] ValueError: no tokenizer",
+        "(Worker pid=6) ERROR 11-30 03:55:03 [multiproc.py:10] RuntimeError: no offset",
+        *["(APIServer pid=5) ERROR 11-30 03:55:03 [e.py:54] vllm.EngineDeadError: see above"] * 9,
+        "INFO:     Shutting down",
+        "nanobind: leaked 4 instances!",
+        ' - leaked type "TMEM"',
+    ]
+    log.write_text("\n".join(lines), encoding="utf-8")
+    causes, last = told_by(log)
+    assert causes == ["RuntimeError: no offset", "vllm.EngineDeadError: see above"]
+    assert last[-1] == "INFO:     Shutting down"
+
+
 def test_a_log_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
     assert told_by(tmp_path / "log") == ([], [])

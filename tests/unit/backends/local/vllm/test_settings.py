@@ -31,6 +31,7 @@ def test_each_device_has_its_own_settings() -> None:
     assert "--dtype float32" in cpu and "--enforce-eager" in cpu and "--enable-sleep" not in cpu
     assert "--dtype bfloat16" in gpu and "--enable-sleep-mode" in gpu
     assert "--max-lora-rank 8" in cpu
+    assert "--no-enable-chunked-prefill" in cpu and "chunked" not in gpu
 
 
 def test_variables_of_another_python_stay_out() -> None:
