@@ -12,7 +12,8 @@ from arkdev.job.workspace import PlacedValue
 
 DEFAULT_MODEL = "tiny"
 """The embedded model."""
-ENGINES = ("torch", "vllm")
+VLLM = "vllm"
+"""The engine in a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class TrainRequest(DebugRequest):
     """``--set NAME=VALUE``."""
     engine: str | None = None
     """What samples: ``torch`` or ``vllm``."""
+    vllm_python: Path | None = None
+    """Of the environment that has vLLM."""
     policy_lag: int | None = None
     """How many updates old the weights may be that answer."""
     deterministic: bool = False

@@ -49,6 +49,8 @@ class TrainingModel:
     """Answers that are sampled at once."""
     log: Path = Path("vllm.log")
     """Of an engine in a process of its own."""
+    vllm_python: Path | None = None
+    """Of the environment that has vLLM; None: where `find_vllm` looks for it."""
 
 
 @dataclass(frozen=True)
@@ -141,4 +143,5 @@ async def _engine(
         log=model.log,
         tell=say,
         start_limit_s=_VLLM_START_LIMIT_S,
+        python=model.vllm_python,
     )
