@@ -136,9 +136,10 @@ class TrainDisplay(Display):
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
         if not outcome.models:
             return []
-        model = next(iter(outcome.models.values()))
+        # without --model it is the newest training of the workspace that answers
+        which = "" if self._is_listed(outcome.folder) else f" --model {run}"
         return [
-            f"arkdev test plugin --endpoint local --model {model}",
+            f"arkdev test plugin --endpoint local{which}",
             f"arkdev export {run} --to DIR",
         ]
 
