@@ -143,7 +143,8 @@ def train(
         typer.Option(
             "--vllm-python",
             metavar="PATH",
-            help="Python of the environment that has vLLM (or ARKDEV_VLLM_PYTHON).",
+            help="The Python that has vLLM, with --engine vllm (default: $ARKDEV_VLLM_PYTHON, "
+            "else this one).",
         ),
     ] = None,
     policy_lag: Annotated[

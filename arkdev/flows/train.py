@@ -266,8 +266,8 @@ def opened_parts(
         seed=plan.request.seed or 0,
         is_deterministic=plan.train.deterministic,
         num_running=plan.concurrency,
-        vllm_python=plan.train.vllm_python,
         log=plan.workspace.root / "runs" / "vllm.log",
+        vllm_python=plan.train.vllm_python,
     )
     parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(model, say=say)
     return parts

@@ -17,7 +17,12 @@ from arkdev.flows.debug_records import loss_mode
 from arkdev.flows.resume import check_unchanged, find_resumable
 from arkdev.flows.test_plan import serve_ark_sdk
 from arkdev.flows.test_request import check_flags, shown
-from arkdev.flows.train_request import DEFAULT_MODEL, VLLM, TrainRequest, hyperparameter_flags
+from arkdev.flows.train_request import (
+    DEFAULT_MODEL,
+    TrainRequest,
+    check_engine,
+    hyperparameter_flags,
+)
 from arkdev.harness.loss_weights import LossAggMode
 from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import DOCUMENTED_DEFAULTS
@@ -144,6 +149,7 @@ def _resolved(
     request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
 ) -> TrainPlan:
     check_flags(request)
+    check_engine(request)
     check_installed(request.log_to)
     notes = list(serve_ark_sdk(request))
     if job is None:
@@ -200,14 +206,6 @@ def _temperature(job: Job, request: TrainRequest) -> float:
 def _check_values(local: LocalJob, request: TrainRequest) -> None:
     """Refuse what would have no effect, or cannot be meant."""
     job = local.job
-    is_vllm = request.engine == VLLM
-    if request.vllm_python is not None and not is_vllm:
-        raise UsageError("--vllm-python is for --engine vllm")
-    if request.deterministic and is_vllm:
-        raise UsageError(
-            "--deterministic: the answers of vLLM depend on what else is in a batch",
-            hint="leave it out, or use --engine torch",
-        )
     if loss_mode(job) is None:
         known = ", ".join(LossAggMode)
         raise JobError(

@@ -311,8 +311,8 @@ def test_what_the_table_cannot_mean_is_an_error_with_its_place(job, table, messa
         ({"lr": 1.0, "settings": {"lr": "2"}}, "set the same thing"),
         ({"settings": {"nothing": "2"}}, "unknown hyperparameter 'nothing'"),
         ({"settings": {"clip_ratio_low": "x"}}, "'x' is not a number"),
-        ({"engine": "vllm", "deterministic": True}, "depend on what else is in a batch"),
-        ({"vllm_python": Path("python")}, "--vllm-python is for --engine vllm"),
+        ({"engine": "vllm", "deterministic": True}, "--deterministic goes with --engine torch"),
+        ({"vllm_python": Path("python")}, "--vllm-python goes with --engine vllm"),
     ],
 )
 def test_what_a_flag_cannot_mean_is_a_usage_error(job, request_, message):

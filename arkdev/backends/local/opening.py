@@ -50,7 +50,7 @@ class TrainingModel:
     log: Path = Path("vllm.log")
     """Of an engine in a process of its own."""
     vllm_python: Path | None = None
-    """Of the environment that has vLLM; None: where `find_vllm` looks for it."""
+    """None: where `find_vllm` looks then."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,6 @@ async def _engine(
         VllmSettings(model.files.folder, max_context_tokens=num_tokens, lora_rank=rank),
         log=model.log,
         tell=say,
-        start_limit_s=_VLLM_START_LIMIT_S,
         python=model.vllm_python,
+        start_limit_s=_VLLM_START_LIMIT_S,
     )
