@@ -48,6 +48,9 @@ WORDS = [
     "degrees",
 ]
 
+PAUSE_S = 2.0
+"""Between rows: threads of the one before look out for more work for a while."""
+
 Measured = dict[str, list[dict[str, Any]]]
 
 
@@ -141,6 +144,7 @@ def measured(options: argparse.Namespace, *, settings: dict[str, Any], folder: P
             rows.append(row)
         for number in range(-1, options.rounds):
             for row in rows:
+                time.sleep(PAUSE_S)
                 answer = row.once()
                 print(f"round {number}: {row.name} {answer['seconds']:.2f} s", file=sys.stderr)
                 if number >= 0:
