@@ -176,7 +176,8 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     again = arkdev("export", "latest", "--to", "out")
     assert (again.exit_code, "not empty" in again.err) == (2, True)
     third = arkdev("export", "latest", "--to", "step2", "--step", "2")
-    assert (third.exit_code, "step 2" in third.out) == (0, True)
+    assert "arkdev test plugin --endpoint local --model step2" in third.out
+    assert (third.exit_code, "after 2 steps" in third.out) == (0, True)
     for wrong, said in (("5", "has no saved model of 5 steps"), ("first", "a number of steps")):
         told = arkdev("export", "latest", "--to", "no", "--step", wrong)
         assert (told.exit_code, said in told.err) == (2, True)
