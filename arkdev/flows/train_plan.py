@@ -17,7 +17,12 @@ from arkdev.flows.debug_records import loss_mode
 from arkdev.flows.resume import check_unchanged, find_resumable
 from arkdev.flows.test_plan import serve_ark_sdk
 from arkdev.flows.test_request import check_flags, shown
-from arkdev.flows.train_request import DEFAULT_MODEL, TrainRequest, hyperparameter_flags
+from arkdev.flows.train_request import (
+    DEFAULT_MODEL,
+    TrainRequest,
+    check_engine,
+    hyperparameter_flags,
+)
 from arkdev.harness.loss_weights import LossAggMode
 from arkdev.harness.sampling import DOCUMENTED_DEFAULTS
 from arkdev.harness.stalls import stalls_of_summary
@@ -145,6 +150,7 @@ def _resolved(
     request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
 ) -> TrainPlan:
     check_flags(request)
+    check_engine(request)
     check_installed(request.log_to)
     notes = list(serve_ark_sdk(request))
     if job is None:
