@@ -59,9 +59,9 @@ class TrainDisplay(Display):
         self._began = time.perf_counter()
 
     def on_step_begin(self, batch: Batch, phase: str) -> None:
-        """Name it beside the bar."""
+        """Name it beside the bar, which shows its own mean reward."""
+        self._reward_sum, self._num_rewards = 0.0, 0
         description = step_of(batch, phase, num_steps=len(self._train.steps))
-        self._reward_sum, self._num_rewards = 0.0, 0  # of this step: rewards change while it learns
         self._progress.update(self._task, description=description)
 
     def on_step(self, record: StepRecord) -> None:

