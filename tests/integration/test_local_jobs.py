@@ -76,6 +76,8 @@ def test_a_local_job_is_shown_by_its_run_or_its_job_id(arkdev: Command, runs: Pa
     ]
     by_job = arkdev("get", "mcj", document["job_id"])
     assert writer.run_id in by_job.out and "4 of 4 steps" in by_job.out
+    assert "after 4 steps: reward 0.625 in validation, the best" in by_job.out
+    assert f"runs/{writer.run_id}/models/step-4" in by_job.out  # as it is written from here
 
 
 def test_a_job_of_the_platform_and_a_run_that_trains_nothing_are_told_apart(

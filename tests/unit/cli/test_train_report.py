@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from arkdev.cli.train_report import (
     curve_section,
     kl_column,
     next_for_models,
+    outcome_section,
     telling,
 )
 from arkdev.harness.steps import StepRecord
@@ -140,3 +142,12 @@ def test_a_report_shows_rewards_and_the_updates_main_numbers() -> None:
         "train/entropy",
         "train/reward->KEY.mean",
     }
+
+
+def test_saved_models_are_named_by_their_folder_in_the_run() -> None:
+    """A whole path does not fit a terminal, and would be broken within a name."""
+    models = {"last": Path("/a/very/long/way/runs/run-1/models/step-2")}
+    section = outcome_section([step(0, 0.5)], job_id="j", failure=None, models=models, warnings=())
+    console = Console(file=io.StringIO(), width=60)
+    console.print(section.body)
+    assert "models/step-2 in the run's folder" in console.file.getvalue()  # type: ignore[attr-defined]
