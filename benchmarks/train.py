@@ -1,10 +1,10 @@
 """Training on this machine beside its peers: TRL, transformers, vLLM, and the bare passes.
 
-    python benchmarks/train.py [--rounds 5] [--threads N] [--rows step,trl,...] [--seeds 5]
+    python benchmarks/train.py [--rounds 5] [--threads N] [--rows step,trl,...]
 
-Run it with a Python that has arkdev[local]. TRL and vLLM are installed below .cache/bench, each into
+Run it with a Python that has arkdev[local]. TRL and vLLM are installed below .cache/bench, each in
 an environment of its own (once, 5 GB). All rows have the same model, prompts, group size and number
-of tokens, run in processes of their own and take turns, so that a busy machine slows all alike; a
+of tokens, run in processes of their own and take turns, so that a busy machine slows all alike. A
 ratio is the median of the ratios of the rounds. See README.md.
 """
 
@@ -49,7 +49,7 @@ Measured = dict[str, list[dict[str, Any]]]
 
 
 def installed(name: str, requirements: tuple[str, ...], *, remove: tuple[str, ...] = ()) -> Path:
-    """Return the Python of an environment that has `requirements`, and make it when there is none."""
+    """Return the Python of an environment that has `requirements`; make it when there is none."""
     home = CACHE / name
     python, stamp = home / "bin" / "python", home / ".installed"
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != " ".join(requirements):

@@ -2,9 +2,9 @@
 
     python train_rows.py ROW SETTINGS.json
 
-A process says ``ready``, does its work once for each line on standard input, and answers with a line
-of JSON: ``seconds``, ``tokens``, ``peak_mb`` and what else it has measured. So the rows take turns,
-and each has a memory of its own.
+A process says ``ready``, does its work once for each line on standard input, and answers with a
+line of JSON: ``seconds``, ``tokens``, ``peak_mb`` and what else it has measured. So the rows take
+turns, and each has a memory of its own.
 """
 
 from __future__ import annotations

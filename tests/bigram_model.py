@@ -1,9 +1,14 @@
 """A causal LM whose distributions are known without running it: the next token hangs on the last.
 
-Its embeddings are unit vectors, its layer adds nothing, so the logits after token ``t`` are the row
-``t`` of a table, exactly. Written as Qwen3 or Llama in Hugging Face layout, without torch.
+The logits after token ``t`` are the row ``t`` of a table, exactly. Written as Qwen3 or Llama in
+Hugging Face layout, without torch; the head is the embeddings, or weights of its own.
 
-An adapter adds a known vector to what the layer puts out, so its table is known too.
+How: with ``e_t`` a unit vector of the first half of the hidden state and ``f_t`` one of the second,
+token ``t`` has the embedding ``e_t + f_t``, attention adds nothing, and the MLP, whose gate is the
+same for every token, adds ``g_t - f_t`` for a row ``g_t`` in the second half. The last norm makes
+``w * sqrt(H) * g_t / sqrt(1 + |g_t|^2)`` of it, and nothing of the first half; the head reads that
+coordinate by coordinate. For a row ``T_t`` of the table ``g_t = T_t / sqrt(w^2 * H - |T_t|^2)``.
+An adapter adds the same vector to every ``g_t``.
 """
 
 from __future__ import annotations
@@ -17,16 +22,18 @@ import numpy as np
 
 VOCABULARY_SIZE = 16
 CONTEXT_LENGTH = 256
-HIDDEN_SIZE = 32
+HIDDEN_SIZE = 64
 LORA_RANK = 8
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
 
-_NUM_INNER = 32
-_SPARE = HIDDEN_SIZE - 1
-"""A direction of the hidden state that no token has; the adapter writes to it."""
-_INNER = math.sqrt(HIDDEN_SIZE)
-_INNER_VALUE = _INNER / (1 + math.exp(-_INNER)) * _INNER
-"""silu(gate) * up of the first inner value, after any token."""
+_NUM_INNER, _HEAD_DIM = 32, 32
+_SECOND_HALF = slice(VOCABULARY_SIZE, 2 * VOCABULARY_SIZE)
+_CONSTANT = VOCABULARY_SIZE
+"""The inner value of the MLP that is the same after any token, for the adapter."""
+_NORMED = math.sqrt(HIDDEN_SIZE / 2)
+"""What the norm before the MLP makes of an embedding's two ones."""
+_GATE = 2 * _NORMED / (1 + math.exp(-2 * _NORMED))
+"""silu of their sum."""
 
 Table = list[list[float]]
 
@@ -34,45 +41,50 @@ Table = list[list[float]]
 def random_table(seed: int) -> Table:
     """Logits between -2 and 2: every token is possible after every other."""
     generator = np.random.default_rng(seed)
-    values = generator.uniform(-2, 2, (VOCABULARY_SIZE, VOCABULARY_SIZE))
-    return [[float(np.float32(value)) for value in row] for row in values]
+    return generator.uniform(-2, 2, (VOCABULARY_SIZE, VOCABULARY_SIZE)).tolist()
 
 
 def write_bigram_model(
-    folder: Path, table: Table, *, architecture: str = "qwen3", bias: Sequence[float] = ()
+    folder: Path, table: Table, *, architecture: str = "qwen3", is_tied: bool = True
 ) -> Path:
-    """Write the model; `bias` is what an adapter can add to the logits."""
-    head = np.zeros((VOCABULARY_SIZE, HIDDEN_SIZE), np.float32)
-    head[:, :VOCABULARY_SIZE] = np.asarray(table).T / math.sqrt(HIDDEN_SIZE)
-    if bias:
-        head[:, _SPARE] = np.asarray(bias) / math.sqrt(HIDDEN_SIZE)
-    square = np.zeros((HIDDEN_SIZE, HIDDEN_SIZE), np.float32)
+    """Write the model."""
     inner = np.zeros((_NUM_INNER, HIDDEN_SIZE), np.float32)
-    inner[0] = 1  # whichever token it is, the first inner value is the same
-    norm = np.ones(HIDDEN_SIZE, np.float32)
+    inner[: _CONSTANT + 1] = 1
+    up, down = np.zeros_like(inner), np.zeros_like(inner.T)
+    added = _rows(table) - np.eye(VOCABULARY_SIZE)
+    up[:VOCABULARY_SIZE, :VOCABULARY_SIZE] = added.T / (_GATE * _NORMED)
+    up[_CONSTANT, :VOCABULARY_SIZE] = 1 / (_GATE * _NORMED)
+    down[_SECOND_HALF, :VOCABULARY_SIZE] = np.eye(VOCABULARY_SIZE)
+    last_norm = np.zeros(HIDDEN_SIZE, np.float32)
+    last_norm[_SECOND_HALF] = _scale(table)
+    norm, head_norm = np.ones(HIDDEN_SIZE, np.float32), np.ones(_HEAD_DIM, np.float32)
+    square = np.zeros((HIDDEN_SIZE, HIDDEN_SIZE), np.float32)
     layer = {
         **{f"self_attn.{name}_proj": square for name in "qkvo"},
-        **{"mlp.gate_proj": inner, "mlp.up_proj": inner, "mlp.down_proj": inner.T * 0},
+        **{"mlp.gate_proj": inner, "mlp.up_proj": up, "mlp.down_proj": down},
         **{"input_layernorm": norm, "post_attention_layernorm": norm},
     }
     if architecture == "qwen3":
-        layer |= {"self_attn.q_norm": norm, "self_attn.k_norm": norm}
+        layer |= {"self_attn.q_norm": head_norm, "self_attn.k_norm": head_norm}
     tensors = {f"model.layers.0.{name}.weight": value for name, value in layer.items()}
-    tensors["model.embed_tokens.weight"] = np.eye(VOCABULARY_SIZE, HIDDEN_SIZE, dtype=np.float32)
-    tensors["model.norm.weight"] = norm
-    tensors["lm_head.weight"] = head
+    ones = np.tile(np.eye(VOCABULARY_SIZE), 2)
+    embeddings = np.pad(ones, ((0, 0), (0, HIDDEN_SIZE - 2 * VOCABULARY_SIZE)))
+    tensors["model.embed_tokens.weight"] = embeddings
+    tensors["model.norm.weight"] = last_norm
+    if not is_tied:
+        tensors["lm_head.weight"] = embeddings
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", _config(architecture))
+    _write_json(folder / "config.json", _config(architecture, is_tied=is_tied))
     write_safetensors(folder / "model.safetensors", tensors)
     return folder
 
 
-def write_adapter(folder: Path, *, strength: float) -> Path:
-    """Write a LoRA adapter over `write_bigram_model`; see `adapted_table`."""
+def write_adapter(folder: Path, *, bias: Sequence[float]) -> Path:
+    """Write a LoRA adapter over `write_bigram_model` that adds `bias` to every row ``g_t``."""
     into = np.zeros((LORA_RANK, _NUM_INNER), np.float32)
     out = np.zeros((HIDDEN_SIZE, LORA_RANK), np.float32)
-    into[0, 0] = 1
-    out[_SPARE, 0] = strength / _INNER_VALUE
+    into[0, _CONSTANT] = 1
+    out[_SECOND_HALF, 0] = bias
     name = "base_model.model.model.layers.0.mlp.down_proj.lora_{}.weight"
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -89,13 +101,23 @@ def write_adapter(folder: Path, *, strength: float) -> Path:
     return folder
 
 
-def adapted_table(table: Table, *, bias: Sequence[float], strength: float) -> Table:
-    """The table with the adapter: the norm before the head shares out what was added."""
-    shrink = math.sqrt(1 + strength**2)
-    return [
-        [(logit + strength * added) / shrink for logit, added in zip(row, bias, strict=True)]
-        for row in table
-    ]
+def adapted_table(table: Table, *, bias: Sequence[float]) -> Table:
+    """The table with the adapter."""
+    rows = _rows(table) + np.asarray(bias)
+    lengths = np.sqrt(1 + (rows**2).sum(1, keepdims=True))
+    return (_scale(table) * math.sqrt(HIDDEN_SIZE) * rows / lengths).tolist()
+
+
+def _scale(table: Table) -> float:
+    """``w``: any that is large enough for the longest row."""
+    return float(2 * np.linalg.norm(table, axis=1).max() / math.sqrt(HIDDEN_SIZE))
+
+
+def _rows(table: Table) -> np.ndarray:
+    """``g``."""
+    values = np.asarray(table, np.float64)
+    squares = (values**2).sum(1, keepdims=True)
+    return values / np.sqrt(_scale(table) ** 2 * HIDDEN_SIZE - squares)
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -123,7 +145,7 @@ def log_softmax(
     return [x - total for x in scaled]
 
 
-def _config(architecture: str) -> dict[str, object]:
+def _config(architecture: str, *, is_tied: bool) -> dict[str, object]:
     return {
         "architectures": [ARCHITECTURES[architecture]],
         "model_type": architecture,
@@ -131,13 +153,13 @@ def _config(architecture: str) -> dict[str, object]:
         "hidden_size": HIDDEN_SIZE,
         "intermediate_size": _NUM_INNER,
         "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-        "num_key_value_heads": 1,
-        "head_dim": HIDDEN_SIZE,
+        "num_attention_heads": HIDDEN_SIZE // _HEAD_DIM,
+        "num_key_value_heads": HIDDEN_SIZE // _HEAD_DIM,
+        "head_dim": _HEAD_DIM,
         "max_position_embeddings": CONTEXT_LENGTH,
         "rms_norm_eps": 1e-12,
         "hidden_act": "silu",
-        "tie_word_embeddings": False,
+        "tie_word_embeddings": is_tied,
         "attention_bias": False,
         "rope_theta": 10000.0,
         "bos_token_id": None,

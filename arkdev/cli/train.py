@@ -138,6 +138,15 @@ def train(
         Engine | None,
         typer.Option("--engine", help="What samples from the policy (default torch)."),
     ] = None,
+    vllm_python: Annotated[
+        Path | None,
+        typer.Option(
+            "--vllm-python",
+            metavar="PATH",
+            help="The Python that has vLLM, with --engine vllm (default: $ARKDEV_VLLM_PYTHON, "
+            "else this one).",
+        ),
+    ] = None,
     policy_lag: Annotated[
         int | None,
         typer.Option(
@@ -219,6 +228,7 @@ def train(
         lr=lr,
         settings=_settings(settings or []),
         engine=engine and engine.value,
+        vllm_python=vllm_python,
         policy_lag=policy_lag,
         deterministic=deterministic,
         log_to=tuple(sink.value for sink in log_to or ()),

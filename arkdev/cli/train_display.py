@@ -57,7 +57,8 @@ class TrainDisplay(Display):
         self._began = time.perf_counter()
 
     def on_step_begin(self, batch: Batch, phase: str) -> None:
-        """Name it beside the bar."""
+        """Name it beside the bar, which shows its own mean reward."""
+        self._reward_sum, self._num_rewards = 0.0, 0
         description = step_of(batch, phase, num_steps=len(self._train.steps))
         self._progress.update(self._task, description=description)
 
@@ -136,9 +137,10 @@ class TrainDisplay(Display):
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
         if not outcome.models:
             return []
-        model = next(iter(outcome.models.values()))
+        # without --model it is the newest training of the workspace that answers
+        which = "" if self._is_listed(outcome.folder) else f" --model {run}"
         return [
-            f"arkdev test plugin --endpoint local --model {model}",
+            f"arkdev test plugin --endpoint local{which}",
             f"arkdev export {run} --to DIR",
         ]
 

@@ -37,8 +37,8 @@ def forecast_run(reader: RunReader, *, prices: Prices, asked: AskedSize | None =
     manifest = reader.manifest
     if manifest.kind not in KINDS:
         raise RunError(
-            f"run {manifest.run_id} is no debug run and no test (it is of the kind "
-            f"{manifest.kind}): a forecast needs rollouts of one policy",
+            f"run {manifest.run_id} is of the kind {manifest.kind}: a forecast needs a debug run "
+            "or a test, whose rollouts all come from one policy",
             hint="arkdev debug ends with one",
         )
     run = observed_run(reader)

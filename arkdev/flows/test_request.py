@@ -123,7 +123,7 @@ _COUNTS = {
 }
 """Field → flag; some are those of a debug run only."""
 _NO_FLAGS = ("start", "out", "resume", "record", "replay", "output")
-_PATHS = ("job", "data", "script", "tokenizer")
+_PATHS = ("job", "data", "script", "tokenizer", "vllm_python")
 
 
 def shown(path: Path) -> str:

@@ -267,6 +267,7 @@ def opened_parts(
         is_deterministic=plan.train.deterministic,
         num_running=plan.concurrency,
         log=plan.workspace.root / "runs" / "vllm.log",
+        vllm_python=plan.train.vllm_python,
     )
     parts: AbstractAsyncContextManager[TrainingParts] = opening.opened(model, say=say)
     return parts

@@ -17,9 +17,13 @@ from arkdev.flows.debug_records import loss_mode
 from arkdev.flows.resume import check_unchanged, find_resumable
 from arkdev.flows.test_plan import serve_ark_sdk
 from arkdev.flows.test_request import check_flags, shown
-from arkdev.flows.train_request import DEFAULT_MODEL, TrainRequest, hyperparameter_flags
+from arkdev.flows.train_request import (
+    DEFAULT_MODEL,
+    TrainRequest,
+    check_engine,
+    hyperparameter_flags,
+)
 from arkdev.harness.loss_weights import LossAggMode
-from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import DOCUMENTED_DEFAULTS
 from arkdev.harness.stalls import stalls_of_summary
 from arkdev.job.capabilities import BackendName
@@ -27,6 +31,7 @@ from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
 from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
+from arkdev.job.problems import Problem, make_error
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.metric_sinks.sinks import check_installed
@@ -82,17 +87,18 @@ class TrainPlan(DebugPlan):
         """What all answers are sampled with."""
         return _temperature(self.the_job, self.train)
 
-    def training_sample(self, index: int) -> SampleToRun:
-        """Return a sample of a batch. Raises `JobError` for one that is sampled differently."""
-        sample = super().training_sample(index)
-        own = sample.sampling["temperature"]
-        if own != self.temperature:
-            raise JobError(
-                f"sample {index} of the training set has temperature {own}, the others "
-                f"{self.temperature}: a batch is trained at one temperature",
-                hint="take it out of the sample, or say --set temperature=T",
-            )
-        return sample
+    def check_temperatures(self) -> None:
+        """Raise `JobError` for a sample of any step that is sampled differently."""
+        assert self.data is not None
+        for index in sorted({i for batch in self.steps.batches() for i in batch.indices}):
+            own = self.training_sample(index).sampling["temperature"]
+            if own != self.temperature:
+                raise JobError(
+                    f"sample {index} of the training set has temperature {own}, the others "
+                    f"{self.temperature}: a batch is trained at one temperature",
+                    where=self.data.training[index].where,
+                    hint="take it out of the sample, or say --set temperature=T",
+                )
 
     def settings(self) -> dict[str, Any]:
         """Return what the run folder keeps of this plan."""
@@ -144,6 +150,7 @@ def _resolved(
     request: TrainRequest, workspace: Workspace, job: Job | None, find_model: FindModel
 ) -> TrainPlan:
     check_flags(request)
+    check_engine(request)
     check_installed(request.log_to)
     notes = list(serve_ark_sdk(request))
     if job is None:
@@ -179,7 +186,9 @@ def _resolved(
         policy_lag=request.policy_lag or 0,
         values=local.values,
     )
-    return replace(plan, request=replace(request, sampling=plain.sampling))
+    plan = replace(plan, request=replace(request, sampling=plain.sampling))
+    plan.check_temperatures()
+    return plan
 
 
 def _concurrency(job: Job) -> int | None:
@@ -210,6 +219,7 @@ def _check_values(local: LocalJob, request: TrainRequest) -> None:
         update = UpdateSettings.from_hyperparameters(job.hyperparameters)
     except ConfigurationError as error:
         raise JobError(error.message, hint=error.hint) from None
+    _check_effects(local, update)
     if request.policy_lag and update.correction is Correction.NONE:
         raise JobError(
             'correction is "none", but with a policy_lag the weights that answer are not those '
@@ -217,6 +227,22 @@ def _check_values(local: LocalJob, request: TrainRequest) -> None:
             where=_place(local, "correction"),
             hint="choose truncated or masked, or leave --policy-lag out",
         )
+
+
+def _check_effects(local: LocalJob, update: UpdateSettings) -> None:
+    """Refuse settings of a part of the loss that is off."""
+    off: dict[str, str] = {}
+    if not update.kl_coefficient:
+        off |= dict.fromkeys(("kl_estimator", "kl_place"), "kl_coefficient is 0")
+    if update.correction is Correction.NONE:
+        off |= dict.fromkeys(("correction_cap", "correction_floor"), "correction is none")
+    problems = [
+        Problem(_place(local, name), f"{name} has no effect: {why}")
+        for name, why in off.items()
+        if name in local.values
+    ]
+    if problems:
+        raise make_error(JobError, problems)
 
 
 def _place(local: LocalJob, name: str) -> str:

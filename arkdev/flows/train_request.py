@@ -12,7 +12,7 @@ from arkdev.job.workspace import PlacedValue
 
 DEFAULT_MODEL = "tiny"
 """The embedded model."""
-ENGINES = ("torch", "vllm")
+VLLM = "vllm"
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class TrainRequest(DebugRequest):
     """``--set NAME=VALUE``."""
     engine: str | None = None
     """What samples: ``torch`` or ``vllm``."""
+    vllm_python: Path | None = None
+    """The Python that has vLLM."""
     policy_lag: int | None = None
     """How many updates old the weights may be that answer."""
     deterministic: bool = False
@@ -32,6 +34,18 @@ class TrainRequest(DebugRequest):
     """Where metrics go besides the run folder (`arkdev.observe.metric_sinks`)."""
     output: Path | None = None
     """The file that this process writes to in the background (``--detach``)."""
+
+
+def check_engine(request: TrainRequest) -> None:
+    """Raise `UsageError` for flags that the engine leaves without effect."""
+    if request.engine == VLLM:
+        if request.deterministic:
+            raise UsageError(
+                "--deterministic goes with --engine torch: answers of vLLM depend on what else is "
+                "in a batch"
+            )
+    elif request.vllm_python is not None:
+        raise UsageError("--vllm-python goes with --engine vllm")
 
 
 def hyperparameter_flags(request: TrainRequest) -> dict[str, PlacedValue]:

@@ -20,6 +20,8 @@ from tests.engines.dialogues import dialogues_of_check
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ENGINES = Path(os.environ.get("ARKDEV_ENGINES_DIR") or ROOT / ".cache" / "engines")
+LOCAL = Path(os.environ.get("ARKDEV_LOCAL_DIR") or ROOT / ".cache" / "local")
+"""Where arkdev[local] is installed, which trains."""
 START_LIMIT_S = 300.0
 """vLLM needs a minute on two free cores, and several on busy ones."""
 
@@ -28,9 +30,18 @@ _STOP_LIMIT_S = 20.0
 
 def engine_python(name: str) -> Path:
     """The Python of the engine `name`; skips the test when it is not installed, or fails in CI."""
-    python = ENGINES / name / "bin" / "python"
+    return _python_in(ENGINES / name)
+
+
+def training_python() -> Path:
+    """The Python that has arkdev[local], likewise."""
+    return _python_in(LOCAL)
+
+
+def _python_in(home: Path) -> Path:
+    python = home / "bin" / "python"
     if not python.is_file():
-        message = f"no engine in {ENGINES / name}; install it with: bash .ci/engines.sh"
+        message = f"no environment in {home}; install it with: bash .ci/engines.sh"
         if os.environ.get("ARKDEV_REQUIRE_ENGINES"):
             pytest.fail(message)
         pytest.skip(message)

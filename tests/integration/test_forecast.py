@@ -185,4 +185,4 @@ def test_a_replay_is_refused_and_is_not_the_latest_run(mixed, arkdev: Command) -
     assert arkdev("forecast", "latest", "--json").document["run"] == test
     told = arkdev("forecast", replay)
     assert told.exit_code == 2
-    assert "needs a debug run or a test" in told.err
+    assert "a forecast needs a debug run or a test" in told.err

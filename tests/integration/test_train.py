@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -269,12 +270,12 @@ def test_hyperparameters_come_from_flags_then_the_workspace_then_the_job(job):
         [train.local]
         lr = 5e-4
         num_steps = 3
-        kl_estimator = "k1"
+        policy_loss = "mis_pg"
         """,
     )
     plan = planned(job, steps=2)
     assert plan.update.lr == 5e-4
-    assert plan.update.kl_estimator == "k1"
+    assert plan.update.policy_loss == "mis_pg"
     assert len(plan.steps) == 2
     assert any(
         note == "lr is 0.0005 here (arkworkspace.toml:3 [train.local]), 2.0 in the job"
@@ -310,6 +311,8 @@ def test_what_the_table_cannot_mean_is_an_error_with_its_place(job, table, messa
         ({"lr": 1.0, "settings": {"lr": "2"}}, "set the same thing"),
         ({"settings": {"nothing": "2"}}, "unknown hyperparameter 'nothing'"),
         ({"settings": {"clip_ratio_low": "x"}}, "'x' is not a number"),
+        ({"engine": "vllm", "deterministic": True}, "--deterministic goes with --engine torch"),
+        ({"vllm_python": Path("python")}, "--vllm-python goes with --engine vllm"),
     ],
 )
 def test_what_a_flag_cannot_mean_is_a_usage_error(job, request_, message):
@@ -329,11 +332,44 @@ def test_a_lag_without_a_correction_is_refused(job):
         planned(job, policy_lag=1, settings={"correction": "none"})
 
 
-def test_samples_of_another_temperature_are_refused_before_they_are_trained_on(job):
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"kl_estimator": "k1"}, "kl_estimator has no effect: kl_coefficient is 0"),
+        ({"kl_place": "reward"}, "kl_place has no effect: kl_coefficient is 0"),
+        ({"correction": "none", "correction_cap": "3"}, "correction_cap has no effect"),
+    ],
+)
+def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, why):
+    with pytest.raises(JobError, match=why):
+        planned(job, settings=settings)
+    planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
+
+
+def test_samples_of_another_temperature_are_refused_before_anything_starts(job):
     lines = [
         {"messages": [{"role": "user", "content": "x"}], "temperature": 0.5 + n} for n in range(2)
     ]
     job.lines(lines)
-    with pytest.raises(JobError, match="a batch is trained at one temperature"):
-        trained(job)
+    with pytest.raises(JobError, match="a batch is trained at one temperature") as refused:
+        planned(job)
+    assert ":1" in refused.value.where or ":2" in refused.value.where
     assert trained(job, settings={"temperature": "0.5"}).exit_code is ExitCode.OK
+
+
+def test_a_training_is_listed_and_shown_and_refused_as_a_forecast(job, arkdev):
+    _with_validation(job, test_every_n_steps=3)
+    run = trained(job)
+    assert arkdev("runs", "--json").document["runs"][0]["kind"] == "train"
+    shown = arkdev("show", "latest")
+    for text in ("Reward by step", "5 test", "rollout"):
+        assert text in shown.out
+    part = arkdev("show", "latest", "--json").document["training"]
+    assert part["job_id"] == run.outcome.job_id
+    assert [step["phase"] for step in part["steps"]].count("test") == 2
+    last = list(run.reader.trajectories())[-1]
+    one = arkdev("show", "latest", last.trajectory_id, "--json").document["trajectory"]
+    assert one["policy_version"] == last.policy_version == 6
+    told = arkdev("forecast", "latest")
+    assert told.exit_code == 2
+    assert "of the kind train: a forecast needs a debug run or a test" in told.err

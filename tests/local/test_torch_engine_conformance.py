@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -28,7 +27,8 @@ def subject(
     folder, table = tmp_path_factory.mktemp("tables"), random_table(0)
 
     def model_of(table: Table) -> torch.nn.Module:
-        path: Path = write_bigram_model(folder, table, architecture=request.param)
+        is_tied = request.param == "qwen3"
+        path = write_bigram_model(folder, table, architecture=request.param, is_tied=is_tied)
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
 
     engine = TorchEngine(model_of(table), max_context_tokens=CONTEXT_LENGTH)

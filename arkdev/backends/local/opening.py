@@ -49,6 +49,8 @@ class TrainingModel:
     """Answers that are sampled at once."""
     log: Path = Path("vllm.log")
     """Of an engine in a process of its own."""
+    vllm_python: Path | None = None
+    """None: where `find_vllm` looks then."""
 
 
 @dataclass(frozen=True)
@@ -140,5 +142,6 @@ async def _engine(
         VllmSettings(model.files.folder, max_context_tokens=num_tokens, lora_rank=rank),
         log=model.log,
         tell=say,
+        python=model.vllm_python,
         start_limit_s=_VLLM_START_LIMIT_S,
     )

@@ -68,7 +68,7 @@ class Sampled:
         except (KeyError, TypeError) as error:
             raise PolicyEngineError(
                 f"vLLM's answer has no {error}",
-                hint="its version is another than arkdev knows; vLLM 0.30 to 0.33 are known",
+                hint="arkdev is tested with vLLM 0.32",
             ) from error
         if len(values) != len(token_ids):
             raise PolicyEngineError(f"vLLM gave {len(values)} logprobs to {len(token_ids)} tokens")

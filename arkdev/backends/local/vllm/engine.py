@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,9 +45,6 @@ from arkdev.backends.local.vllm.settings import (
 )
 from arkdev.errors import ConfigurationError, PolicyEngineError
 
-Publish = Callable[[Any, Path], None]
-"""Writes what the trainer calls its weights into a folder, as files that vLLM loads."""
-
 _ENDS_WITHIN_S = 5.0
 """A server whose engine has died ends soon after it has answered so."""
 _FORGETS_WITHIN_S, _FORGETS_EVERY_S = 20.0, 0.02
@@ -64,7 +60,6 @@ async def start_vllm(
     tell: Callable[[str], None],
     start_limit_s: float,
     python: Path | None = None,
-    publish: Publish | None = None,
 ) -> VllmEngine:
     """Start a server and return its engine once it answers.
 
@@ -81,7 +76,6 @@ async def start_vllm(
         lora_rank=settings.lora_rank,
         has_gpu_build=installation.has_gpu_build,
         vocabulary_size=num_tokens,
-        publish=publish,
     )
     try:
         await asyncio.to_thread(process.start, command, environment=environment)
@@ -95,9 +89,8 @@ async def start_vllm(
 class VllmEngine:
     """Implements `GenerationEngine`; `start_vllm` makes it.
 
-    `update_weights` takes a folder with safetensors files or, with `publish`, what that writes to
-    one. With an ``adapter_config.json`` beside them they are a LoRA adapter, which is loaded over
-    the model.
+    `update_weights` takes a folder with safetensors files. With an ``adapter_config.json`` beside
+    them they are a LoRA adapter, which is loaded over the model.
 
     Answers are repeatable with a seed only as far as arithmetic is: it depends on what else is in a
     batch. `sleep` gives the GPU's memory back; without a GPU vLLM has nothing to give. Asleep,
@@ -113,7 +106,6 @@ class VllmEngine:
         lora_rank: int,
         has_gpu_build: bool,
         vocabulary_size: int,
-        publish: Publish | None,
     ) -> None:
         self.policy_version = 0
         self.capabilities = EngineCapabilities(is_deterministic=False, max_context_tokens=0)
@@ -121,7 +113,6 @@ class VllmEngine:
         self._lora_rank = lora_rank
         self._vocabulary_size = vocabulary_size
         self._has_gpu_build = has_gpu_build
-        self._publish = publish
         self._model = BASE_MODEL
         self._is_asleep = False
         self._is_closed = False
@@ -245,18 +236,10 @@ class VllmEngine:
         async with few:
             return await self._post("/v1/completions", body)
 
-    async def update_weights(self, source: Any, *, version: int) -> None:
+    async def update_weights(self, source: Path, *, version: int) -> None:
         """Sample with the weights in the folder `source`; see `GenerationEngine`."""
-        if self._publish is None:
-            weights = await asyncio.to_thread(weights_in, source)
-            return await self._io.call(self._load(weights, version))
-        folder = self._process.folder / f"weights-{version}"
-        try:
-            await asyncio.to_thread(self._publish, source, folder)
-            weights = await asyncio.to_thread(weights_in, folder)
-            await self._io.call(self._load(weights, version))
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        weights = await asyncio.to_thread(weights_in, source)
+        await self._io.call(self._load(weights, version))
 
     async def _load(self, weights: SavedWeights, version: int) -> None:
         async with self._gate.alone():
@@ -265,7 +248,7 @@ class VllmEngine:
                 await self._load_adapter(weights.folder, version)
             else:
                 kwargs = {"weights_path": str(weights.folder)}
-                await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": kwargs})
+                await self._post("/collective_rpc", {"method": "reload_policy", "kwargs": kwargs})
                 await self._sample_with(BASE_MODEL)
             await self._forget_prefixes()
             self.policy_version = version

@@ -52,7 +52,7 @@ class VllmProcess:
         lifeline, self._lifeline = os.pipe()
         guarded = [command[0], "-I", guardian.__file__, str(lifeline), str(self.folder), *command]
         try:
-            with self.log.open("ab") as log:
+            with self.log.open("wb") as log:
                 self._process = subprocess.Popen(
                     guarded,
                     cwd=self.folder,

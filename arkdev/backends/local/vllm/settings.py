@@ -12,6 +12,8 @@ from arkdev.backends.local.vllm.installation import VllmInstallation
 BASE_MODEL = "policy"
 """The name that the served model has in requests."""
 SOCKET = "vllm.sock"
+IN_SERVER = Path(__file__).parent / "in_server"
+"""A folder with what vLLM imports of ours, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def command_of(
         *("--dtype", dtype, "--skip-tokenizer-init", "--disable-uvicorn-access-log"),
         *("--generation-config", "vllm", "--logprobs-mode", "processed_logprobs"),
         *("--max-logprobs", "-1"),
+        *("--worker-extension-cls", "arkdev_policy_worker.PolicyWorker"),
     ]
     if settings.max_context_tokens is not None:
         command += ["--max-model-len", str(settings.max_context_tokens)]
@@ -72,7 +75,7 @@ def environment_of(
 ) -> dict[str, str]:
     """Return the environment: offline, without usage statistics, with the paths for weights.
 
-    Python's own variables stay out, since they name packages of another environment.
+    Python's own variables are not inherited, since they name packages of another environment.
     """
     environment = {name: value for name, value in inherited.items() if not _is_pythons(name)}
     environment |= {
@@ -82,6 +85,7 @@ def environment_of(
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_COLOR": "0",
+        "PYTHONPATH": str(IN_SERVER),
         "TMPDIR": str(folder),
         "PATH": f"{installation.python.parent}{os.pathsep}{inherited.get('PATH', '')}",
     }
