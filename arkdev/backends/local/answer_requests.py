@@ -161,7 +161,7 @@ def _check_characters(stated: Mapping[str, Any]) -> None:
             json.dumps(stated.get(name), ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.start + 1]
-            raise invalid(name, f"{ascii(half)} is half of a character.") from None
+            raise invalid(name, f"{half!a} is half of a character.") from None
         except RecursionError:
             raise invalid(name, "they are nested too deeply.") from None
 
