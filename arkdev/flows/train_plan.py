@@ -88,8 +88,14 @@ class TrainPlan(DebugPlan):
         return _temperature(self.the_job, self.train)
 
     def check_temperatures(self) -> None:
-        """Raise `JobError` for a sample of any step that is sampled differently."""
+        """Raise `JobError` for a sample of any step that is sampled differently, and for 0."""
         assert self.data is not None
+        if self.temperature == 0:
+            raise JobError(
+                "temperature is 0: the answers of a group would all be the same, and of no "
+                "distribution that can be trained",
+                hint="--set temperature=1, or another one above 0",
+            )
         for index in sorted({i for batch in self.steps.batches() for i in batch.indices}):
             own = self.training_sample(index).sampling["temperature"]
             if own != self.temperature:

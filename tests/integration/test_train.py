@@ -346,6 +346,11 @@ def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, w
     planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
 
 
+def test_a_training_at_temperature_0_is_refused(job):
+    with pytest.raises(JobError, match="temperature is 0"):
+        trained(job, settings={"temperature": "0"})
+
+
 def test_samples_of_another_temperature_are_refused_before_anything_starts(job):
     lines = [
         {"messages": [{"role": "user", "content": "x"}], "temperature": 0.5 + n} for n in range(2)
