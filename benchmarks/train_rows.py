@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from arkdev.backends.local.attention import NAME
+from arkdev.backends.local.attention import NAME, PassAttention
 from arkdev.backends.local.batch import TrainingBatch, TrainingSequence
 from arkdev.backends.local.engine import (
     GenerationEngine,
@@ -238,7 +238,7 @@ async def updates(settings: Mapping[str, Any], *, is_bare: bool) -> None:
     engine = torch_engine(policy.model, settings)
     sequences = tuple(await EvenGroups(engine, settings).sequences(0))
     await engine.close()
-    passes = policy.pack(sequences, most_tokens=UpdateSettings().micro_batch_tokens)
+    passes = policy.pack(sequences, most_tokens=policy.tokens_of_a_pass())
     print("ready", file=OUT, flush=True)
     while await told_to_go():
         started = time.perf_counter()
@@ -260,7 +260,7 @@ def bare(policy: Policy, passes: list[Any]) -> None:
             attention_mask=packed.token_ids.new_ones((1, 1, 1, 1)),
             position_ids=packed.position_ids,
             use_cache=False,
-            attention_plan=packed.plan,
+            pass_attention=PassAttention(packed.plan),
         ).last_hidden_state[0]
         logits = policy.model.lm_head(hidden[packed.predictors])
         torch.nn.functional.cross_entropy(logits, packed.targets).backward()
