@@ -219,7 +219,7 @@ def held_out_reward(workspace: Path, model: str, *, seed: int) -> tuple[float, f
         cwd=workspace,
     )
     reward = document["summary"]["reward"]
-    return reward["mean"], reward["interval"]
+    return reward["mean"], 1.96 * reward["standard_error"]
 
 
 def curve_of_seeds(number: int) -> None:
