@@ -346,6 +346,10 @@ def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, w
     planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
 
 
+def test_nothing_is_blamed_for_the_time_that_the_policy_takes_in_this_process(job):
+    assert planned(job).stall_threshold_s == 0
+
+
 def test_a_training_at_temperature_0_is_refused(job):
     with pytest.raises(JobError, match="temperature is 0"):
         trained(job, settings={"temperature": "0"})
