@@ -51,7 +51,8 @@ def tokens(
     """Check that a model's template keeps the tokens that were sampled, turn by turn.
 
     Each prompt extends the turn before and is also rendered from scratch. Shown is where the two
-    differ first and which trained tokens that cuts or shifts. Needs the extra `local`.
+    differ first and which trained tokens that cuts or shifts. Needs
+    `pip install 'arkdev[local]'`.
     """
     from arkdev.cli.output import console, print_json
     from arkdev.flows.token_drift import check_token_drift
@@ -91,7 +92,8 @@ def _print(report: TokenDriftReport, out: Console) -> None:
     text = (
         f"{plural(len(counted), 'dialogue')}, {plural(turns, 'turn')}, {sampled:,} trained tokens"
     )
-    text += f"; the ids of {exact} are those sampled" if report.run is not None else ""
+    if report.run is not None:
+        text = f"run {report.run}: {text}; the ids of {exact} are those sampled"
     style = "bold green" if not report.num_drifting and not report.num_unread else "bold yellow"
     out.print(Text(text, style="dim"), soft_wrap=True)
     out.print(Text(_verdict(report), style=style), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,6 +54,7 @@ def export(
 
     from arkdev.cli.output import console, print_json
     from arkdev.cli.runs import runs_here
+    from arkdev.cli.terminal import number, plural
     from arkdev.flows.export_model import export_model
 
     if step not in ("best", "last") and not step.isdecimal():
@@ -63,5 +65,8 @@ def export(
         return
     out = console()
     merged = ", its LoRA adapter merged" if exported.is_merged else ""
-    out.print(f"run {exported.run}, step {exported.step}{merged}", soft_wrap=True)
+    done = plural(exported.step, "step")
+    reward = "" if exported.score is None else f", reward {number(exported.score)} in validation"
+    out.print(f"run {exported.run} after {done}{reward}{merged}", soft_wrap=True)
     out.print(f"{exported.num_bytes / 2**20:.1f} MiB in {exported.folder}", soft_wrap=True)
+    out.print(f"arkdev test plugin --endpoint local --model {shlex.quote(str(to))}", soft_wrap=True)

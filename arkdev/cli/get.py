@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from arkdev.job.methods import CustomizationType
 
 app = typer.Typer(
-    name="get", cls=LaterGroup, help="Look up what jobs can be made of.", no_args_is_help=True
+    name="get",
+    cls=LaterGroup,
+    help="Look up a training run, or what jobs can be made of.",
+    no_args_is_help=True,
 )
 
 _EXAMPLES = """\b
@@ -29,7 +32,7 @@ _SOURCE = (
 
 @app.callback()
 def _group() -> None:
-    """Look up what jobs can be made of."""
+    """Look up a training run, or what jobs can be made of."""
 
 
 def _methods() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -59,7 +60,7 @@ def _print(document: dict[str, Any]) -> None:
     from rich.text import Text
 
     from arkdev.cli.output import console
-    from arkdev.cli.terminal import facts, printable, symbols
+    from arkdev.cli.terminal import facts, number, plural, printable, symbols
 
     out = console()
     dash = symbols(out).dash
@@ -73,15 +74,20 @@ def _print(document: dict[str, Any]) -> None:
         ("model", document["foundation_model"] or dash),
         ("began", document["started_at"]),
         ("ended", document["finished_at"] or dash),
-        ("data", ", ".join(document["data"]) or dash),
-        ("folder", document["folder"]),
+        *(("" if n else "data", _from_here(path)) for n, path in enumerate(document["data"])),
+        ("folder", _from_here(document["folder"])),
     ]
     rows += [(f"  {name}", str(value)) for name, value in document["hyperparameters"].items()]
-    out.print(facts((name, Text(printable(text))) for name, text in rows), soft_wrap=True)
     for model in document["models"]:
-        score = "not validated" if model["score"] is None else f"score {model['score']:g}"
+        reward = model["score"]
+        score = "not validated" if reward is None else f"reward {number(reward)} in validation"
         best = ", the best" if model["is_best"] else ""
-        out.print(
-            Text(f"saved after step {model['step']}: {score}{best}: {model['folder']}"),
-            soft_wrap=True,
-        )
+        done = f"after {plural(model['step'], 'step')}"
+        rows += [("saved", f"{done}: {score}{best}"), ("", _from_here(model["folder"]))]
+    out.print(facts((name, Text(printable(text))) for name, text in rows))
+
+
+def _from_here(path: str) -> str:
+    """Return a path as it is written in the current directory, when it is below that."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

@@ -112,3 +112,6 @@ def _print_made(directory: Path, *, template: str, files: tuple[Path, ...]) -> N
     if directory.resolve() != Path.cwd():
         typer.echo(f"  cd {shlex.quote(str(directory))}")
     typer.echo("  arkdev test plugin")
+    typer.echo("\nTo train on this machine, without a GPU:\n")
+    typer.echo("  pip install 'arkdev[local]'")
+    typer.echo("  arkdev train --backend local")

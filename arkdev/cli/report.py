@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -47,16 +48,22 @@ _LAST_SECTIONS = (
 
 
 def render_summary(
-    summary: Summary, console: Console, *, folder: Path | None = None, name: str | None = None
+    summary: Summary,
+    console: Console,
+    *,
+    folder: Path | None = None,
+    name: str | None = None,
+    of: str = "",
 ) -> None:
     """Print the report of a run.
 
     `folder` is the run's folder and `name` what to type after ``arkdev show`` to see it again (by
-    default the folder's name).
+    default the folder's name). `of` says what is summed up, where that is not the whole run.
     """
     signs = symbols(console)
     width = min(console.width, MAX_WIDTH)
-    console.print(headline(summary, signs=signs), width=width)
+    head = headline(summary, signs=signs)
+    console.print(Text(f"{of}: ").append_text(head) if of else head, width=width)
     numbers = [titled(s, signs=signs) for s in _built(_FIRST_SECTIONS, summary, signs)]
     if width >= TWO_COLUMNS_FROM:
         console.print(_side_by_side(numbers, console, width), width=width)
@@ -130,8 +137,10 @@ def _side_by_side(parts: list[Group], console: Console, width: int) -> Renderabl
     return grid
 
 
-def print_next(summary: Summary, console: Console, folder: Path, name: str) -> None:
-    """Print where the run is and what to look at next."""
+def print_next(
+    summary: Summary, console: Console, folder: Path, name: str, *, first: Sequence[str] = ()
+) -> None:
+    """Print where the run is and what to look at next: the commands `first`, then a trajectory."""
     rows: list[tuple[str, Text | str]] = [("run", Text(printable(str(folder))))]
     num_lines, num_left_out = _num_log_lines(folder)
     if num_lines:
@@ -139,6 +148,7 @@ def print_next(summary: Summary, console: Console, folder: Path, name: str) -> N
         if num_left_out:
             text += f", {num_left_out:,} more are left out"
         rows.append(("log", text))
+    rows += [("next", command) for command in first]
     if summary.first_failure is not None:
         rows.append(("next", f"arkdev show {name} {summary.first_failure}"))
         rows.append(("", f"arkdev show {name} --failed"))

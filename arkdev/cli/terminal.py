@@ -47,6 +47,7 @@ class Symbols:
     rule: str
     arrow: str
     at_least: str
+    nearly_zero: str
     dash: str
     ellipsis: str
     has_blocks: bool
@@ -74,6 +75,7 @@ def symbols(console: Console) -> Symbols:
         rule=best("─", "-"),
         arrow=best("→", "->"),
         at_least=best("≥", ">="),
+        nearly_zero=best("≈0", "~0"),
         dash=best("–", "-"),
         ellipsis=best("…", "..."),
         has_blocks=_carries(console.encoding, "█" + _EIGHTHS),

@@ -89,16 +89,19 @@ def train(
         typer.Option(
             "--model",
             metavar="NAME|PATH",
-            help="What is trained: tiny (the embedded model), or a Hugging Face folder.",
+            help="What is trained: tiny (the embedded model, the default), a Hugging Face folder, "
+            "or a training run, from its model on.",
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", metavar="N", min=1, help="Steps, over num_steps."),
+        typer.Option("--steps", metavar="N", min=1, help="Steps, in place of num_steps."),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option("--batch-size", metavar="N", min=1, help="Samples of a step, over the job's."),
+        typer.Option(
+            "--batch-size", metavar="N", min=1, help="Samples of a step, in place of the job's."
+        ),
     ] = None,
     num_generations: Annotated[
         int | None,
@@ -107,11 +110,12 @@ def train(
             "--n-sample",
             metavar="N",
             min=1,
-            help="Rollouts of each sample, over the job's.",
+            help="Rollouts of each sample, in place of the job's.",
         ),
     ] = None,
     lr: Annotated[
-        float | None, typer.Option("--lr", metavar="X", help="Learning rate, over the job's.")
+        float | None,
+        typer.Option("--lr", metavar="X", help="Learning rate, in place of the job's."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -170,7 +174,12 @@ def train(
     ] = False,
     log_to: Annotated[
         list[MetricSink] | None,
-        typer.Option("--log-to", help="Send the metrics there too; may be repeated."),
+        typer.Option(
+            "--log-to",
+            metavar="TRACKER",
+            help="Send the metrics there too: tensorboard, wandb, mlflow or trackio; may be "
+            "repeated.",
+        ),
     ] = None,
     detach: Annotated[
         bool,

@@ -18,7 +18,9 @@ from arkdev.cli.train_report import (
     cells,
     curve_section,
     kl_column,
+    next_for_models,
     outcome_section,
+    rewards_told,
     telling,
 )
 from arkdev.flows.test_plan import PluginTestPlan
@@ -88,6 +90,7 @@ class TrainDisplay(Display):
     def say_end(self, outcome: TrainOutcome) -> None:
         """Say the outcome on stderr, where stdout holds a document."""
         self._say(headline(outcome.summary, signs=self._signs).plain)
+        self._say(f"reward {rewards_told(outcome.steps)}")
         if outcome.failure is not None:
             self._say(f"the job failed: {outcome.failure}")
         self._say_rest(outcome)
@@ -97,7 +100,8 @@ class TrainDisplay(Display):
         signs = symbols(self._out)
         name = None if self._is_listed(outcome.folder) else str(outcome.folder)
         run = name or outcome.folder.name
-        render_summary(outcome.summary, self._out)
+        self._out.print()
+        render_summary(outcome.summary, self._out, of="all training steps together")
         sections = [
             metrics_section(list(map(telling, outcome.steps))),
             curve_section(outcome.steps, signs),
@@ -115,9 +119,7 @@ class TrainDisplay(Display):
         print_sections(self._out, sections, signs)
         self._print_capacity(outcome.folder, run=run)
         self._out.print()
-        print_next(outcome.summary, self._out, outcome.folder, run)
-        for text in self._next(outcome, run):
-            self._out.print(Text(f" next  {text}"), soft_wrap=True)
+        print_next(outcome.summary, self._out, outcome.folder, run, first=self._next(outcome, run))
         self._say_rest(outcome)
 
     def _say_interrupted(self) -> None:
@@ -137,12 +139,8 @@ class TrainDisplay(Display):
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
         if not outcome.models:
             return []
-        # without --model it is the newest training of the workspace that answers
-        which = "" if self._is_listed(outcome.folder) else f" --model {run}"
-        return [
-            f"arkdev test plugin --endpoint local{which}",
-            f"arkdev export {run} --to DIR",
-        ]
+        models = {which: str(folder) for which, folder in outcome.models.items()}
+        return next_for_models(run, best=models.get("best"), last=models["last"])
 
     def _say_rest(self, outcome: TrainOutcome) -> None:
         for note in outcome.notes:

@@ -48,6 +48,7 @@ _TELLING = (
     "sync_gap_mean",
 )
 """Of the update; and whatever rollouts and graders come to."""
+_ROUNDING = 1e-6
 _HEIGHT = 8
 _MAX_COLUMNS = 60
 _MAX_STEPS = 40
@@ -69,9 +70,6 @@ def cells(step: StepRecord, signs: Symbols, *, kl: str, left_s: float | None) ->
     """
     metrics, dash = step.metrics, signs.dash
 
-    def of(name: str) -> str:
-        return number(metrics.get(name), unknown=dash)
-
     def seconds(name: str) -> str:
         value = metrics.get(name)
         return dash if value is None else duration(value)
@@ -85,16 +83,29 @@ def cells(step: StepRecord, signs: Symbols, *, kl: str, left_s: float | None) ->
     return (
         str(step.step),
         number(step.reward_mean, unknown=dash),
-        of(f"train/{kl}"),
+        _distance(metrics.get(f"train/{kl}"), signs),
         dash if clipped is None else f"{100 * clipped:.1f}%",
-        of("train/entropy"),
+        number(metrics.get("train/entropy"), unknown=dash),
         _whole(metrics.get("train/completion_tokens.mean"), dash),
         _whole(speed, dash),
         seconds("time/rollout_s"),
         seconds("time/grade_s"),
         seconds("time/update_s"),
-        dash if left_s is None else duration(left_s),
+        dash if left_s is None else _estimate(left_s),
     )
+
+
+def _distance(value: float | None, signs: Symbols) -> str:
+    """Return a KL; what rounding alone makes, of either sign, is no number to read."""
+    if value is not None and 0 < abs(value) < _ROUNDING:
+        return signs.nearly_zero
+    return number(value, unknown=signs.dash)
+
+
+def _estimate(seconds: float) -> str:
+    """``0m35s``: an estimate has no fractions of a second."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest:02d}s"
 
 
 def telling(step: StepRecord) -> StepRecord:
@@ -195,19 +206,35 @@ def outcome_section(
     warnings: Sequence[str],
 ) -> Section:
     """Build what a training came to; `more` goes below why it ended."""
-    rows: list[tuple[str, Text | str]] = [("job", job_id), ("reward", _reward(steps))]
+    rows: list[tuple[str, Text | str]] = [("job", job_id), ("reward", rewards_told(steps))]
     if failure is not None:
         rows.append(("failed", Text(printable(failure), style="bold red")))
     rows += [("" if failure else "stopped", printable(text)) for text in more]
     learned, is_any = what_is_learned(steps)
     if learned:
         rows.append(("learned", Text(learned, style="" if is_any else "bold red")))
-    rows += [(f"{which} model", str(folder)) for which, folder in models.items()]
+    rows += [
+        (f"{which} model", f"{folder.parent.name}/{folder.name} in the run's folder")
+        for which, folder in models.items()
+    ]
     rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
     return Section("Training", facts(rows))
 
 
-def _reward(steps: Sequence[StepRecord]) -> str:
+def next_for_models(run: str, *, best: str | None, last: str) -> list[str]:
+    """Return what to type when a training is over: its best model answers, and is exported.
+
+    `run` is an id or a path, `best` (None: not validated) and `last` are folders of models.
+    """
+    which = " --step best" if best not in (None, last) else ""
+    model = run if Path(run).name == run else best or last  # a path would be one of a model
+    return [
+        f"arkdev test plugin --endpoint local --model {model}",
+        f"arkdev export {run}{which} --to my-model",
+    ]
+
+
+def rewards_told(steps: Sequence[StepRecord]) -> str:
     """From the first to the last step, and in validation."""
     parts = []
     for phase, what in ((TRAIN, "in training"), (TEST, "in validation")):

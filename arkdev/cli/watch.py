@@ -146,12 +146,22 @@ class _Table:
 
         run_id = self._reader.manifest.run_id
         if status == "finished":
-            self._say(f"{run_id} has finished; `arkdev export {run_id} --to DIR` takes its model")
+            self._say(f"{run_id} has finished")
+            for command in self._next(run_id):
+                self._say(f"  {command}")
             return
         ended = "has died: its process is gone" if status == "killed" else f"is {status}"
         self._say(f"{run_id} {ended}; `arkdev train --resume {run_id}` goes on with it")
         for line in last_output(self._reader.folder):
             self._say(f"  {printable(line)}")
+
+    def _next(self, run_id: str) -> list[str]:
+        from arkdev.cli.train_report import next_for_models
+        from arkdev.flows.training_runs import saved_models_of
+
+        saved = saved_models_of(self._reader)  # the newest first
+        best = next((model.folder for model in saved if model.is_best), None)
+        return next_for_models(run_id, best=best, last=saved[0].folder) if saved else []
 
     def _say(self, text: str) -> None:
         self._err.print(text, soft_wrap=True, style="dim")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from arkdev.endpoints.registry import LOCAL
 from arkdev.endpoints.spec import EndpointSpec
 from arkdev.errors import JobError, UsageError
 from arkdev.flows.concurrency import notes_on_rollouts_at_once, rollouts_at_once
@@ -111,11 +112,16 @@ class PluginTestPlan:
 
     @property
     def stall_threshold_s(self) -> float:
-        """How long a stall lasts at least; 0 watches for none."""
+        """How long a stall lasts at least; 0 watches for none.
+
+        Where the policy computes in this process, it is what holds the others up, and code that
+        happens to run meanwhile would be blamed: stalls are watched for there when asked alone.
+        """
         if self.faas is not None:
             return 0.0
+        usual = 0.0 if self.endpoint.family == LOCAL.family else DEFAULT_STALL_THRESHOLD_S
         asked = self.request.stall_threshold_s
-        return DEFAULT_STALL_THRESHOLD_S if asked is None else asked
+        return usual if asked is None else asked
 
     @property
     def secrets(self) -> tuple[str, ...]:

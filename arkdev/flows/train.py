@@ -255,6 +255,7 @@ def opened_parts(
     plan: TrainPlan, say: Callable[[str], None]
 ) -> AbstractAsyncContextManager[TrainingParts]:
     """Load the policy of a plan and open its engine: here torch is imported."""
+    say(f"loading torch and {plan.model.name}, which takes some seconds")
     opening: Any = import_module("arkdev.backends.local.opening")
     model = opening.TrainingModel(
         files=plan.model,

@@ -24,7 +24,6 @@ from arkdev.flows.train_request import (
     hyperparameter_flags,
 )
 from arkdev.harness.loss_weights import LossAggMode
-from arkdev.harness.rollouts import SampleToRun
 from arkdev.harness.sampling import DOCUMENTED_DEFAULTS
 from arkdev.harness.stalls import stalls_of_summary
 from arkdev.job.capabilities import BackendName
@@ -32,6 +31,7 @@ from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
 from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
+from arkdev.job.problems import Problem, make_error
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.metric_sinks.sinks import check_installed
@@ -87,17 +87,24 @@ class TrainPlan(DebugPlan):
         """What all answers are sampled with."""
         return _temperature(self.the_job, self.train)
 
-    def training_sample(self, index: int) -> SampleToRun:
-        """Return a sample of a batch. Raises `JobError` for one that is sampled differently."""
-        sample = super().training_sample(index)
-        own = sample.sampling["temperature"]
-        if own != self.temperature:
+    def check_temperatures(self) -> None:
+        """Raise `JobError` for a sample of any step that is sampled differently, and for 0."""
+        assert self.data is not None
+        if self.temperature == 0:
             raise JobError(
-                f"sample {index} of the training set has temperature {own}, the others "
-                f"{self.temperature}: a batch is trained at one temperature",
-                hint="take it out of the sample, or say --set temperature=T",
+                "temperature is 0: the answers of a group would all be the same, and of no "
+                "distribution that can be trained",
+                hint="--set temperature=1, or another one above 0",
             )
-        return sample
+        for index in sorted({i for batch in self.steps.batches() for i in batch.indices}):
+            own = self.training_sample(index).sampling["temperature"]
+            if own != self.temperature:
+                raise JobError(
+                    f"sample {index} of the training set has temperature {own}, the others "
+                    f"{self.temperature}: a batch is trained at one temperature",
+                    where=self.data.training[index].where,
+                    hint="take it out of the sample, or say --set temperature=T",
+                )
 
     def settings(self) -> dict[str, Any]:
         """Return what the run folder keeps of this plan."""
@@ -185,7 +192,9 @@ def _resolved(
         policy_lag=request.policy_lag or 0,
         values=local.values,
     )
-    return replace(plan, request=replace(request, sampling=plain.sampling))
+    plan = replace(plan, request=replace(request, sampling=plain.sampling))
+    plan.check_temperatures()
+    return plan
 
 
 def _concurrency(job: Job) -> int | None:
@@ -216,6 +225,7 @@ def _check_values(local: LocalJob, request: TrainRequest) -> None:
         update = UpdateSettings.from_hyperparameters(job.hyperparameters)
     except ConfigurationError as error:
         raise JobError(error.message, hint=error.hint) from None
+    _check_effects(local, update)
     if request.policy_lag and update.correction is Correction.NONE:
         raise JobError(
             'correction is "none", but with a policy_lag the weights that answer are not those '
@@ -223,6 +233,22 @@ def _check_values(local: LocalJob, request: TrainRequest) -> None:
             where=_place(local, "correction"),
             hint="choose truncated or masked, or leave --policy-lag out",
         )
+
+
+def _check_effects(local: LocalJob, update: UpdateSettings) -> None:
+    """Refuse settings of a part of the loss that is off."""
+    off: dict[str, str] = {}
+    if not update.kl_coefficient:
+        off |= dict.fromkeys(("kl_estimator", "kl_place"), "kl_coefficient is 0")
+    if update.correction is Correction.NONE:
+        off |= dict.fromkeys(("correction_cap", "correction_floor"), "correction is none")
+    problems = [
+        Problem(_place(local, name), f"{name} has no effect: {why}")
+        for name, why in off.items()
+        if name in local.values
+    ]
+    if problems:
+        raise make_error(JobError, problems)
 
 
 def _place(local: LocalJob, name: str) -> str:

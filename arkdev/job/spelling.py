@@ -24,6 +24,11 @@ def closest(word: str, known: Iterable[str], *, ratio: float = _CLOSE_ENOUGH) ->
 def unknown_name(kind: str, word: str, *, known: Iterable[str]) -> str:
     """Say that `word` is unknown, with the closest known name or with all of them."""
     names = sorted(known)
+    # kl_coef, clip
+    longer = [name for name in names if len(word) > 2 and name.startswith(word)]
+    if longer:
+        choices = " or ".join(map(repr, longer))
+        return f"unknown {kind} {word!r}; did you mean {choices}?"
     match = closest(word, names)
     advice = f"did you mean {match!r}?" if match else f"known: {', '.join(names)}"
     return f"unknown {kind} {word!r}; {advice}"

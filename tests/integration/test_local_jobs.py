@@ -76,6 +76,8 @@ def test_a_local_job_is_shown_by_its_run_or_its_job_id(arkdev: Command, runs: Pa
     ]
     by_job = arkdev("get", "mcj", document["job_id"])
     assert writer.run_id in by_job.out and "4 of 4 steps" in by_job.out
+    assert "after 4 steps: reward 0.625 in validation, the best" in by_job.out
+    assert f"runs/{writer.run_id}/models/step-4" in by_job.out  # as it is written from here
 
 
 def test_a_job_of_the_platform_and_a_run_that_trains_nothing_are_told_apart(
@@ -176,7 +178,8 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     again = arkdev("export", "latest", "--to", "out")
     assert (again.exit_code, "not empty" in again.err) == (2, True)
     third = arkdev("export", "latest", "--to", "step2", "--step", "2")
-    assert (third.exit_code, "step 2" in third.out) == (0, True)
+    assert "arkdev test plugin --endpoint local --model step2" in third.out
+    assert (third.exit_code, "after 2 steps" in third.out) == (0, True)
     for wrong, said in (("5", "has no saved model of 5 steps"), ("first", "a number of steps")):
         told = arkdev("export", "latest", "--to", "no", "--step", wrong)
         assert (told.exit_code, said in told.err) == (2, True)

@@ -270,12 +270,12 @@ def test_hyperparameters_come_from_flags_then_the_workspace_then_the_job(job):
         [train.local]
         lr = 5e-4
         num_steps = 3
-        kl_estimator = "k1"
+        policy_loss = "mis_pg"
         """,
     )
     plan = planned(job, steps=2)
     assert plan.update.lr == 5e-4
-    assert plan.update.kl_estimator == "k1"
+    assert plan.update.policy_loss == "mis_pg"
     assert len(plan.steps) == 2
     assert any(
         note == "lr is 0.0005 here (arkworkspace.toml:3 [train.local]), 2.0 in the job"
@@ -332,13 +332,37 @@ def test_a_lag_without_a_correction_is_refused(job):
         planned(job, policy_lag=1, settings={"correction": "none"})
 
 
-def test_samples_of_another_temperature_are_refused_before_they_are_trained_on(job):
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"kl_estimator": "k1"}, "kl_estimator has no effect: kl_coefficient is 0"),
+        ({"kl_place": "reward"}, "kl_place has no effect: kl_coefficient is 0"),
+        ({"correction": "none", "correction_cap": "3"}, "correction_cap has no effect"),
+    ],
+)
+def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, why):
+    with pytest.raises(JobError, match=why):
+        planned(job, settings=settings)
+    planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
+
+
+def test_nothing_is_blamed_for_the_time_that_the_policy_takes_in_this_process(job):
+    assert planned(job).stall_threshold_s == 0
+
+
+def test_a_training_at_temperature_0_is_refused(job):
+    with pytest.raises(JobError, match="temperature is 0"):
+        trained(job, settings={"temperature": "0"})
+
+
+def test_samples_of_another_temperature_are_refused_before_anything_starts(job):
     lines = [
         {"messages": [{"role": "user", "content": "x"}], "temperature": 0.5 + n} for n in range(2)
     ]
     job.lines(lines)
-    with pytest.raises(JobError, match="a batch is trained at one temperature"):
-        trained(job)
+    with pytest.raises(JobError, match="a batch is trained at one temperature") as refused:
+        planned(job)
+    assert ":1" in refused.value.where or ":2" in refused.value.where
     assert trained(job, settings={"temperature": "0.5"}).exit_code is ExitCode.OK
 
 

@@ -41,7 +41,8 @@ def test_a_run_that_is_over_is_shown_as_the_table_that_it_showed(
     assert rows[0][:2] == ["step", "reward"]
     assert [row[0] for row in rows[1:]] == ["0", "1", "1", "2", "3", "3"]
     assert rows[3][:2] == ["1", "test"]
-    assert f"arkdev export {writer.run_id} --to DIR" in told.err
+    assert f"arkdev test plugin --endpoint local --model {writer.run_id}" in told.err
+    assert f"arkdev export {writer.run_id}" in told.err
 
 
 def test_as_json_each_step_is_a_line_and_so_is_the_end(arkdev: Command, runs: Path) -> None:

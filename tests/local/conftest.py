@@ -1,12 +1,18 @@
 """Training on this machine: without torch these tests are skipped, or fail where it is required."""
 
+import atexit
 import importlib.util
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 _HERE = Path(__file__).parent
+# read when libraries are imported, so it cannot wait for a fixture; no user's files are touched
+os.environ["HF_HOME"] = tempfile.mkdtemp(prefix="arkdev-tests-")
+atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):

@@ -23,7 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("MY_TOKEN", "a-secret-of-the-environment")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     made = tmp_path / "runs" / RUN_ID
     made.mkdir(parents=True)
     return made
@@ -96,14 +95,16 @@ def test_mlflow_keeps_the_metrics_beside_the_runs_and_goes_on_with_its_run(folde
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_trackio_keeps_the_metrics_in_its_own_database(folder, tmp_path):
+def test_trackio_keeps_the_metrics_in_its_own_database(folder):
     needs("trackio")
     assert "trackio show" in send("trackio", folder, {0: 0.25, 1: 0.5})
     from trackio import Api
+    from trackio.utils import TRACKIO_DIR  # below HF_HOME, which the conftest sets
 
     (run,) = Api().runs("my-project")
     assert run.name == RUN_ID
-    assert no_secret_below(tmp_path / "hf")
+    assert TRACKIO_DIR.is_relative_to(os.environ["HF_HOME"])
+    assert no_secret_below(TRACKIO_DIR)
 
 
 class Hearing(Quiet):

@@ -5,7 +5,7 @@ import torch
 
 from arkdev.backends.local.policy import Policy
 from arkdev.backends.local.sampler_check import require_same_weights, sampler_gap
-from arkdev.errors import PolicyEngineError
+from arkdev.errors import JobFailedError, PolicyEngineError
 from tests.local.random_models import random_model, reference_logprobs, sequence
 
 SEQUENCES = [[5, 3, 9, 1, 7], [2, 2, 4], [8]]
@@ -42,4 +42,14 @@ async def test_old_weights_are_found_out():
 
     assert (await sampler_gap(policy, engine, SEQUENCES)).mean > 1e-3
     with pytest.raises(PolicyEngineError, match="does not answer with the trainer's weights"):
+        await require_same_weights(policy, engine, SEQUENCES)
+
+
+async def test_weights_that_have_diverged_are_not_blamed_on_the_engine():
+    policy, engine = Policy(random_model()), SamplesFrom(random_model())
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.fill_(float("nan"))
+
+    with pytest.raises(JobFailedError, match="training has diverged"):
         await require_same_weights(policy, engine, SEQUENCES)

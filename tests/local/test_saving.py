@@ -149,6 +149,8 @@ def test_an_exported_adapter_is_merged_and_answers_as_the_policy_did(base, run, 
     exported = export_model(run.folder.parent, run="latest", to=out, which="best")
     assert (exported.is_merged, exported.base_model, exported.score) == (True, "base", 0.5)
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(exported.files)
+    modes = {name: (out / name).stat().st_mode for name in ("model.safetensors", "config.json")}
+    assert modes["model.safetensors"] == modes["config.json"]
     merged = AutoModelForCausalLM.from_pretrained(out)
     torch.testing.assert_close(merged(IDS).logits, learner.logits(), atol=1e-5, rtol=0)
     before = AutoModelForCausalLM.from_pretrained(base)(IDS).logits

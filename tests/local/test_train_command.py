@@ -49,6 +49,8 @@ def test_one_command_trains_the_embedded_model_and_another_one_tests_it(arkdev: 
     document = told.document
     check(document, published(arkdev, "train"))
     assert "the embedded model tiny stands for doubao-seed-2-0-mini" in told.err
+    assert told.err.index("loading torch and tiny") < told.err.index("parameters are trained")
+    assert " in training, " in told.err  # the rewards stand in the last words, too
     assert "lr is 0.0005 here (arkworkspace.toml:" in told.err
     assert {value["name"]: value["where"] for value in document["values"]}["num_steps"] == "--steps"
     run = reader(document)

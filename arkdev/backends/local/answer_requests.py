@@ -6,6 +6,7 @@ decoding, a call that is forced) is an error and never left out without a word.
 
 from __future__ import annotations
 
+import json
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from arkdev.endpoints.serving.requests import (
 
 MAX_TOP_LOGPROBS = 20
 """As in OpenAI's API."""
+
+MIN_TEMPERATURE = 1e-4
+"""But for 0. What is colder takes the most probable token as 0 does."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ def read_request(body: object, *, seed: int | None = None) -> AnswerRequest:
     stated = check_request(body)
     for name, value in stated.items():
         _check(name, value)
+    _check_characters(stated)
     limits = [stated[name] for name in LIMIT_NAMES if name in stated]
     stop = stated.get("stop", [])
     return AnswerRequest(
@@ -118,7 +123,7 @@ def _thinking(stated: Mapping[str, Any]) -> bool | None:
     """The contract's name, or vLLM's way to say it."""
     if "thinking" in stated:
         kind = stated["thinking"].get("type")
-        if kind not in _THINKING:
+        if not isinstance(kind, str) or kind not in _THINKING:
             raise invalid("thinking.type", f"{kind!r} is not one of {', '.join(_THINKING)}.")
         return _THINKING[kind]
     given = stated.get("chat_template_kwargs", {})
@@ -147,6 +152,18 @@ def _check(name: str, value: Any) -> None:
             code="InvalidParameter",
             param=name,
         )
+
+
+def _check_characters(stated: Mapping[str, Any]) -> None:
+    """Halves of surrogate pairs, which JSON can carry, are no characters to a tokenizer."""
+    for name in ("messages", "tools"):
+        try:
+            json.dumps(stated.get(name), ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.start + 1]
+            raise invalid(name, f"{half!a} is half of a character.") from None
+        except RecursionError:
+            raise invalid(name, "they are nested too deeply.") from None
 
 
 def _is_whole(value: Any) -> bool:
@@ -198,7 +215,13 @@ _WITHOUT_EFFECT = frozenset(
 """They say nothing about the answer."""
 
 _RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "repetition_penalty": (lambda v: _is_number(v) and v > 0, "a number above 0"),
+    # what lies outside, float32 divides into infinities
+    "temperature": (lambda v: v == 0 or v >= MIN_TEMPERATURE, f"0, or {MIN_TEMPERATURE} to 2"),
+    "top_p": (lambda v: v > 0, "a number above 0"),
+    "repetition_penalty": (
+        lambda v: _is_number(v) and 0.01 <= v <= 100,
+        "a number in 0.01..100, 1 for off",
+    ),
     "top_k": (lambda v: _is_whole(v) and v >= -1, "a whole number, 0 for off"),
     "stop": (_are_words, "texts that are not empty"),
     "stop_token_ids": (_are_ids, "a list of token ids"),

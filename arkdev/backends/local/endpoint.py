@@ -108,7 +108,7 @@ class PolicyEndpoint:
         try:
             prompt = self._rendered(asked, previous_response_id)
         except ConfigurationError as error:
-            raise invalid("messages", f"{error} {error.hint}".strip()) from error
+            raise _cannot_be_met(error) from error
         most = self.engine.capabilities.max_context_tokens
         if len(prompt.token_ids) >= most:
             raise RequestError(
@@ -154,7 +154,7 @@ class PolicyEndpoint:
                 logprobs = await self.engine.score(prompt.token_ids)
             generation = await self.engine.generate(request, on_token=_joined(on_token, stops))
         except ConfigurationError as error:
-            raise invalid("messages", f"{error} {error.hint}".strip()) from error
+            raise _cannot_be_met(error) from error
         parsed = self._parsed(asked, prompt, generation.token_ids)
         if stops is not None and stops.found is not None:
             parsed = cut_at(parsed, stops.found)
@@ -257,6 +257,11 @@ class PolicyEndpoint:
 def new_answer_id() -> str:
     """Return the id of a Chat Completions answer."""
     return f"chatcmpl-{uuid4().hex}"
+
+
+def _cannot_be_met(error: ConfigurationError) -> RequestError:
+    hint = f"; {error.hint}" if error.hint else ""
+    return invalid("messages", f"{error.message}{hint}")
 
 
 def _part(delta: dict[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def write_model(folder: Path, model: Any, *, source: Path) -> None:
     """
     with _quietly():
         model.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):  # its library leaves them to their owner alone
+        weights.chmod(next(folder.glob("*config.json")).stat().st_mode)
     (folder / _CARD).unlink(missing_ok=True)  # peft's form to be filled in
     _copy_tokenizer(source, folder)
 

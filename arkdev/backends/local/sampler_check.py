@@ -6,6 +6,7 @@ its logprobs tell. After each change of weights a few sequences are scored by bo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from arkdev.backends.local.batch import TrainingSequence
 from arkdev.backends.local.engine import GenerationEngine
 from arkdev.backends.local.policy import Policy
-from arkdev.errors import PolicyEngineError
+from arkdev.errors import JobFailedError, PolicyEngineError
 
 _TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """The mean gap that other kernels may come to, in nats."""
@@ -43,6 +44,13 @@ async def sampler_gap(
             continue
         theirs = await engine.score(token_ids, temperature=temperature)
         ours = _trainer_logprobs(policy, token_ids, temperature)
+        for whose, logprobs in (("the trainer", ours), (f"engine {engine.name}", theirs)):
+            if not all(map(math.isfinite, logprobs)):
+                raise JobFailedError(
+                    f"with the new weights {whose} gives log probabilities that are no finite "
+                    "numbers: training has diverged",
+                    hint="lower lr; the checkpoints before this step are whole",
+                )
         gaps.extend(abs(a - b) for a, b in zip(ours, theirs, strict=True))
     return SamplerGap(
         mean=sum(gaps) / len(gaps) if gaps else 0.0,
@@ -58,7 +66,10 @@ async def require_same_weights(
     *,
     temperature: float = 1.0,
 ) -> SamplerGap:
-    """Return the gap; raise `PolicyEngineError` when it is larger than other kernels explain."""
+    """Return the gap; raise `PolicyEngineError` when it is larger than other kernels explain.
+
+    Raises `JobFailedError` when either gives a number that is not finite.
+    """
     gap = await sampler_gap(policy, engine, sequences, temperature=temperature)
     allowed = _TOLERANCE[policy.dtype]
     if not gap.mean <= allowed:

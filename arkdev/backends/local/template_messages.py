@@ -16,7 +16,7 @@ def template_messages(messages: Messages, *, blank_broken: bool = False) -> list
     Keys without a value are left out. Arguments that are no JSON object stay the text that they
     are; with `blank_broken` they are empty objects, for templates that go through their keys,
     where what is written of them is thrown away. Raises `ConfigurationError` for an image or other
-    content that is no text.
+    content that is no text, and for a call without a name.
     """
     return [_message(message, blank_broken=blank_broken) for message in messages]
 
@@ -26,7 +26,7 @@ def _message(message: Mapping[str, Any], *, blank_broken: bool) -> dict[str, Any
     plain["content"] = _text(message.get("content"))
     if "tool_calls" in plain:
         plain["tool_calls"] = [
-            {**call, "function": _function(call["function"], blank_broken=blank_broken)}
+            {**call, "function": _function(call.get("function"), blank_broken=blank_broken)}
             for call in plain["tool_calls"]
         ]
     return plain
@@ -37,16 +37,30 @@ def _text(content: Any) -> str:
         return ""
     if isinstance(content, str):
         return content
-    for part in content:
-        if part.get("type") != "text":
-            raise ConfigurationError(
-                f"a message holds a part of type {part.get('type')!r}",
-                hint="the policy reads text alone",
-            )
-    return "".join(part["text"] for part in content)
+    return "".join(map(_part, content if isinstance(content, list | tuple) else [content]))
 
 
-def _function(function: Mapping[str, Any], *, blank_broken: bool) -> dict[str, Any]:
+def _part(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+    if kind != "text":
+        raise ConfigurationError(
+            f"a message holds a part of type {kind!r}", hint="the policy reads text alone"
+        )
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise ConfigurationError(
+            "a message holds a part of type 'text' without a text",
+            hint='write it as {"type": "text", "text": "..."}',
+        )
+    return text
+
+
+def _function(function: Any, *, blank_broken: bool) -> dict[str, Any]:
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ConfigurationError(
+            "a message holds a tool call without a function's name",
+            hint='write it as {"type": "function", "function": {"name": ..., "arguments": ...}}',
+        )
     arguments = function.get("arguments")
     if isinstance(arguments, Mapping):
         return dict(function)

@@ -180,6 +180,10 @@ def _seed(request: web.Request) -> int | None:
 def _decode(body: bytes) -> object:
     try:
         return json.loads(body)
+    except RecursionError:
+        raise RequestError(
+            "the request body is nested too deeply.", code="InvalidParameter"
+        ) from None
     except ValueError as error:  # also bytes that are not UTF-8
         raise RequestError(
             f"the request body is not JSON: {error}.", code="InvalidParameter"

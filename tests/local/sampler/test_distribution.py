@@ -120,3 +120,13 @@ def test_numbers_follow_from_the_seed_and_differ_without_one():
     assert uniform_numbers(5, num_tokens=3) != uniform_numbers(6, num_tokens=3)
     assert uniform_numbers(None, num_tokens=3) != uniform_numbers(None, num_tokens=3)
     assert uniform_numbers(-1, num_tokens=1)
+
+
+def test_a_top_k_beyond_the_vocabulary_leaves_nothing_out():
+    (found,) = sampled([[1.0, 0.0]], parameters(top_k=10**40), uniforms=[0.99]).token_ids
+    assert found == 1
+
+
+def test_top_k_alone_keeps_the_tokens_that_rounding_gives_no_room():
+    found = sampled([[15.3, 0.0, -0.1]], parameters(top_k=2, num_top_logprobs=2), uniforms=[0.0])
+    assert len(found.top_logprobs[0]) == 2

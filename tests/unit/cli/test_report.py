@@ -5,7 +5,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from arkdev.cli.report import render_summary
+from arkdev.cli.report import print_next, render_summary
 from arkdev.cli.terminal import duration, share
 from arkdev.harness.services import ServiceSummary
 from arkdev.harness.stability import Instability, QuarterSummary
@@ -250,6 +250,15 @@ def test_lines_that_plugins_logged_are_pointed_at(tmp_path: Path):
         "logs/plugin.jsonl in it: 2 lines that plugins logged or printed, 1,234 more are left out"
     )
     assert said in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_is_summed_up_and_what_to_type_first_are_said(tmp_path: Path):
+    console = Console(file=io.StringIO(), width=100)
+    render_summary(mixed_run(), console, of="all steps together")
+    print_next(mixed_run(), console, tmp_path, "run-1", first=["arkdev export run-1"])
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said.startswith("all steps together: 27 of 32 rollouts graded")
+    assert said.index("next  arkdev export run-1") < said.index("next  arkdev show run-1")
 
 
 def test_sections_stand_side_by_side_only_where_there_is_room():

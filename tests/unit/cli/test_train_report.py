@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from arkdev.cli.terminal import Symbols, symbols
-from arkdev.cli.train_report import HEADERS, aligned, cells, curve_section, kl_column, telling
+from arkdev.cli.train_report import (
+    HEADERS,
+    aligned,
+    cells,
+    curve_section,
+    kl_column,
+    next_for_models,
+    outcome_section,
+    telling,
+)
 from arkdev.harness.steps import StepRecord
 
 
@@ -47,7 +57,34 @@ def test_a_row_has_what_the_step_came_to_and_a_dash_for_what_nobody_measured() -
     row = dict(zip(HEADERS, cells(record, signs("ascii"), kl="kl", left_s=61.0), strict=True))
     assert (row["step"], row["reward"], row["kl"], row["clip"]) == ("3", "0.500", "0.010", "12.5%")
     assert (row["update"], row["entropy"], row["rollout"]) == ("1.50 s", "-", "-")
-    assert row["left"] == "1m01s"[: len(row["left"])] or row["left"] == "61.00 s"
+    assert row["left"] == "1m01s"
+
+
+@pytest.mark.parametrize("left_s, told", [(0.0, "0m00s"), (34.6, "0m35s"), (119.7, "2m00s")])
+def test_the_time_left_is_an_estimate_in_whole_seconds(left_s: float, told: str) -> None:
+    assert cells(step(0, 0.5), signs("utf-8"), kl="kl", left_s=left_s)[-1] == told
+
+
+@pytest.mark.parametrize("value", [-1.48e-08, 3e-09])
+def test_a_distance_that_is_only_rounding_is_shown_as_none(value: float) -> None:
+    record = step(0, 0.5, **{"train/kl": value})
+    assert cells(record, signs("utf-8"), kl="kl", left_s=None)[2] == "≈0"
+    assert cells(record, signs("ascii"), kl="kl", left_s=None)[2] == "~0"
+
+
+def test_what_comes_next_tests_and_exports_one_and_the_same_model() -> None:
+    tested, exported = next_for_models("run-1", best="models/step-5", last="models/step-9")
+    assert tested == "arkdev test plugin --endpoint local --model run-1"
+    assert exported == "arkdev export run-1 --step best --to my-model"
+    for best in (None, "models/step-9"):  # not validated; the last is the best
+        assert "--step" not in next_for_models("run-1", best=best, last="models/step-9")[1]
+
+
+def test_a_run_elsewhere_is_tested_by_the_folder_of_its_model() -> None:
+    tested, _ = next_for_models(
+        "/elsewhere/run-1", best=None, last="/elsewhere/run-1/models/step-9"
+    )
+    assert tested.endswith("--model /elsewhere/run-1/models/step-9")
 
 
 def test_a_round_of_validation_is_a_row_of_its_own() -> None:
@@ -105,3 +142,12 @@ def test_a_report_shows_rewards_and_the_updates_main_numbers() -> None:
         "train/entropy",
         "train/reward->KEY.mean",
     }
+
+
+def test_saved_models_are_named_by_their_folder_in_the_run() -> None:
+    """A whole path does not fit a terminal, and would be broken within a name."""
+    models = {"last": Path("/a/very/long/way/runs/run-1/models/step-2")}
+    section = outcome_section([step(0, 0.5)], job_id="j", failure=None, models=models, warnings=())
+    console = Console(file=io.StringIO(), width=60)
+    console.print(section.body)
+    assert "models/step-2 in the run's folder" in console.file.getvalue()  # type: ignore[attr-defined]

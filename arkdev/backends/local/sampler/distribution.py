@@ -187,7 +187,8 @@ def _filtered(
         values, token_ids = logits.sort(dim=-1, descending=True, stable=True)
     else:
         values, token_ids = logits.topk(num_candidates)
-    limits = torch.tensor([one.top_k or size for one in parameters], device=logits.device)[:, None]
+    most = [min(one.top_k or size, size) for one in parameters]
+    limits = torch.tensor(most, device=logits.device)[:, None]
     shares = torch.tensor([one.top_p for one in parameters], device=logits.device)[:, None]
     ranks = torch.arange(num_candidates, device=logits.device)[None]
     values = values.masked_fill(ranks >= limits, float("-inf"))
@@ -198,7 +199,8 @@ def _filtered(
     probabilities = (values - total).exp()
     sums = probabilities.cumsum(-1, dtype=torch.float64)
     before = sums - probabilities
-    kept = probabilities.masked_fill((before >= shares) & (ranks > 0), 0)
+    # rounding may bring the sum to 1 early: without a top-p nothing is left out
+    kept = probabilities.masked_fill((shares < 1) & (before >= shares) & (ranks > 0), 0)
     is_enough = (is_cut | (sums[:, -1:] >= shares))[:, 0].tolist()
     found = [_Kept(token_ids[row : row + 1], kept[row : row + 1]) for row in range(len(parameters))]
     again = [row for row, enough in enumerate(is_enough) if not enough and not is_all]

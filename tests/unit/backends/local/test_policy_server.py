@@ -257,3 +257,22 @@ async def test_models_health_keys_and_the_ark_path():
             ) as response:
                 lines = [line async for line in response.content if line.strip()]
     assert response.headers["x-request-id"] and lines[-1] == b"data: [DONE]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": [{"role": "user", "content": "\ud83d"}]}, "messages"),
+        ({"messages": [QUESTION], "thinking": {"type": []}}, "thinking.type"),
+        ({"messages": [QUESTION], "temperature": 1e-45}, "temperature"),
+        ({"messages": [QUESTION], "top_p": 0}, "top_p"),
+        ({"messages": [QUESTION], "repetition_penalty": 1e-300}, "repetition_penalty"),
+        ("[" * 100_000, ""),
+    ],
+)
+async def test_odd_bodies_are_refused_by_name(body, param):
+    async with serving("It rains.") as (_, client), aiohttp.ClientSession() as http:
+        data = body if isinstance(body, str) else json.dumps(body)
+        async with http.post(f"{client.base_url}chat/completions", data=data) as reply:
+            error = (await reply.json())["error"]
+    assert (reply.status, error["param"]) == (400, param)

@@ -37,3 +37,19 @@ def test_arguments_are_objects_where_they_are_and_stay_what_they_are(arguments, 
 def test_an_image_is_refused_by_its_type():
     with pytest.raises(ConfigurationError, match="image_url"):
         template_messages([{"role": "user", "content": [{"type": "image_url"}]}])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [1]},
+        {"role": "user", "content": {"text": "a"}},
+        {"role": "user", "content": [{"type": "text"}]},
+        {"role": "assistant", "tool_calls": [{"id": "a"}]},
+        {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]},
+    ],
+)
+def test_what_is_no_message_is_refused_with_a_hint(message):
+    with pytest.raises(ConfigurationError) as caught:
+        template_messages([message])
+    assert caught.value.hint
