@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from arkdev.backends.local.rendering import open_rendering
 from arkdev.backends.local.sampler.engine import TorchEngine
 from arkdev.backends.local.saving import RunSaving, SavingSettings
 from arkdev.backends.local.settings import LoraSettings, UpdateSettings
-from arkdev.backends.local.vllm.engine import start_vllm
+from arkdev.backends.local.vllm.engine import VllmEngine, start_vllm
 from arkdev.backends.local.vllm.settings import VllmSettings
 
 VLLM = "vllm"
@@ -95,12 +94,11 @@ async def opened(model: TrainingModel, *, say: Callable[[str], None]) -> AsyncIt
         )
     say(f"{model.files.name}: {_described(policy, threads)}")
     async with AsyncExitStack() as stack:
-        publish = None
-        if model.engine == VLLM:
-            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="arkdev-weights-")))
-            publish = partial(_published, scratch, source=model.files.folder)
         engine = await _engine(model, policy, say=say)
         stack.push_async_callback(engine.close)
+        publish = None
+        if isinstance(engine, VllmEngine):
+            publish = partial(_published, engine.weights_folder, source=model.files.folder)
         endpoint = PolicyEndpoint(engine, rendering, model_name=model.files.name)
         learner = PolicyLearner(policy, model.update, publish=publish)
         yield Parts(endpoint, engine, learner, model)

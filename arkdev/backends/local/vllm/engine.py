@@ -120,6 +120,11 @@ class VllmEngine:
         self._gate = Gate()
         self._session: aiohttp.ClientSession | None = None
 
+    @property
+    def weights_folder(self) -> Path:
+        """A place for weights to load, removed with the server, also when arkdev is killed."""
+        return self._process.folder / "weights"
+
     async def wait_until_ready(self, limit_s: float, *, tell: Callable[[str], None]) -> None:
         """Wait for the server's first answer. Raises `PolicyEngineError`."""
         await self._io.call(self._open())
