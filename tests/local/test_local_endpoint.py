@@ -362,7 +362,7 @@ def test_serve_says_what_it_serves_and_ends_on_ctrl_c(workspace):
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=30) as response:
             assert json.load(response)["usage"]["completion_tokens"] <= 5
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(60) == 130
     finally:
         process.kill()
         process.communicate(timeout=10)
