@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from arkdev.endpoints.registry import LOCAL
 from arkdev.errors import RunError, UsageError
 from arkdev.faas_emulator.capacity import queueing
 from arkdev.faas_emulator.capacity.fitting import ServiceFit, fit_service
@@ -289,7 +290,7 @@ def _notes(
     """Say what the numbers rest on, and what they leave out."""
     notes = []
     endpoint = reader.manifest.settings.get("endpoint") or {}
-    if not endpoint.get("base_url"):
+    if not endpoint.get("base_url") and endpoint.get("name") != LOCAL.name:
         notes.append(
             "measured on the scripted model, which answers at once: with a real model a rollout "
             "takes longer; measure with --endpoint"

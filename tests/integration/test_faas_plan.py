@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -100,6 +101,17 @@ def test_a_report_ends_with_what_the_job_needs_and_plan_has_the_table(workspace,
     assert f"max_concurrency={chosen['max_concurrency']}" in answer["runtime"]
     assert chosen["max_concurrency"] * chosen["max_replicas"] > 2
     assert document["makespan"]["value"] < document["makespan_today"]["value"]
+
+
+def test_plan_names_the_policy_of_this_machine_where_it_answered(workspace, arkdev, measure):
+    manifest = measure(2, 1, 4, seed=0).reader.folder / "manifest.json"
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["settings"]["endpoint"] = {"name": "local", "base_url": None, "model": "tiny"}
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    told = arkdev("faas", "plan", "latest", "--batch-size", "8", "--num-generations", "2")
+    assert told.exit_code == 0, told.err
+    assert "the model at 'local'" in " ".join(told.out.split())
+    assert "scripted" not in told.out
 
 
 def test_plan_says_what_cannot_be_met_or_was_not_measured(workspace, arkdev, measure):
