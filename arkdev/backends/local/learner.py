@@ -47,8 +47,7 @@ class PolicyLearner:
 
     def learns_from(self, batch: TrainingBatch) -> bool:
         """Without an advantage there is nothing, unless KL or entropy have a gradient."""
-        settings = self._settings
-        if settings.kl_coefficient or settings.entropy_coefficient:
+        if self._settings.learns_without_advantages:
             return bool(batch.sequences)
         return any(any(sequence.advantages) for sequence in batch.sequences)
 
@@ -65,7 +64,7 @@ class PolicyLearner:
             self.policy,
             engine,
             by_length[:_NUM_PROBES],
-            temperature=self._settings.temperature or 1.0,
+            temperature=self._settings.temperature,
         )
         found = asdict(gap)
         return {"sync_gap_mean": found["mean"], "sync_gap_max": found["largest"]}

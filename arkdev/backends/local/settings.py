@@ -118,6 +118,11 @@ class UpdateSettings:
         if problems:
             raise ConfigurationError("; ".join(problems), problems=problems)
 
+    @property
+    def learns_without_advantages(self) -> bool:
+        """Whether KL or entropy give a gradient where all advantages are 0."""
+        return bool(self.kl_coefficient or self.entropy_coefficient)
+
     @classmethod
     def from_hyperparameters(cls, values: Mapping[str, Any]) -> Self:
         """Take what `values` has of these names and leave the rest at its default.

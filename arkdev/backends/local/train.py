@@ -11,13 +11,15 @@ from the trainer where they are asked for (`arkdev.backends.local.update`). Ther
 
     for each step:
         batch    = groups of the policy as it is now           (GroupSource: rollouts and graders)
-        update   = num_iterations_per_batch updates of the batch                         (Learner)
+        update   = num_iterations_per_batch updates of the batch, while the engine
+                   sleeps: it may be on the same device                        (Learner, engine)
         sync     = the new weights sample from now on, and it is checked that they do     (engine)
         validate   when it is due                                                    (GroupSource)
         save       when it is due                                                         (Saving)
 
 With ``policy_lag`` 0 the weights that answer are those of the step before. With k, rollouts go on
-while the policy is updated, and a batch may come from weights that are up to k updates old.
+while the policy is updated, so the engine never sleeps, and a batch may come from weights that are
+up to k updates old.
 
 Plain Python: what has tensors is behind the seams, so that the loop can be tested without torch.
 """
@@ -124,7 +126,8 @@ async def train(
             clock.lap("wait")
             if learner.learns_from(batch):
                 warnings = alarm.on_batch(batch, policy_version=learner.policy_version)
-                metrics = dict(await asyncio.to_thread(learner.learn, batch))
+                async with _asleep(engine, settings):
+                    metrics = dict(await asyncio.to_thread(learner.learn, batch))
                 clock.lap("update")
                 warnings += alarm.on_update(metrics)
                 metrics |= await _sync(learner, engine, batch)
@@ -140,6 +143,17 @@ async def train(
                 is_last=batch.step == source.num_steps - 1,
             )
             clock = _Clock()
+
+
+@asynccontextmanager
+async def _asleep(engine: GenerationEngine, settings: LoopSettings) -> AsyncIterator[None]:
+    """Let the engine sleep during the block, unless rollouts go on beside it."""
+    if settings.policy_lag:
+        yield
+        return
+    await engine.sleep()
+    yield
+    await engine.wake()
 
 
 async def _sync(

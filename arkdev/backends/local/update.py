@@ -53,8 +53,7 @@ def update(
 ) -> dict[str, float]:
     """Update the policy with a batch and return the metrics of `update_metrics`.
 
-    Raises `JobFailedError` before the optimizer's step, with the weights as they were, when a
-    gradient is no finite number.
+    Raises `JobFailedError` before the optimizer's step when a gradient is no finite number.
     """
     started = time.perf_counter()
     learning, quiet = _sort_out(batch.sequences, settings)
@@ -86,7 +85,7 @@ def _sort_out(
     sequences: Sequence[TrainingSequence], settings: UpdateSettings
 ) -> tuple[list[TrainingSequence], list[TrainingSequence]]:
     """Return the sequences that have a gradient, and those that have none."""
-    if settings.kl_coefficient or settings.entropy_coefficient:
+    if settings.learns_without_advantages:
         return list(sequences), []
     learning = [sequence for sequence in sequences if any(sequence.advantages)]
     return learning, [sequence for sequence in sequences if not any(sequence.advantages)]
@@ -167,7 +166,7 @@ def _step(
     if not torch.isfinite(norm):
         optimizer.zero_grad(set_to_none=True)
         raise JobFailedError(
-            f"the gradient of step {batch.step} is no finite number; the weights are as before it",
+            f"a gradient of step {batch.step} is no finite number; that update was not made",
             hint="lower lr, or train in float32; `arkdev debug` shows the step's advantages",
         )
     optimizer.step()

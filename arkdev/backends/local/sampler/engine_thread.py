@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -109,13 +108,12 @@ class EngineThread:
                 while self._ended is None:
                     self._turn()
         except BaseException as error:  # noqa: BLE001 (whatever it was, nobody may wait for ever)
-            last = "".join(traceback.format_exception(error)[-2:]).strip()
-            self._end(
-                PolicyEngineError(
-                    f"the policy engine has died: {type(error).__name__}: {error}\n{last}",
-                    hint="Restart the command; a run resumes from its last checkpoint.",
-                )
+            died = PolicyEngineError(
+                f"the policy engine has died: {type(error).__name__}: {error}",
+                hint="Restart the command; a run resumes from its last checkpoint.",
             )
+            died.__cause__ = error  # for `arkdev --debug`
+            self._end(died)
         finally:
             self._let_go()
 

@@ -102,14 +102,20 @@ class Engine:
         if not self._is_stuck:
             self._parts.engine_version = version
 
+    async def sleep(self) -> None:
+        self._parts.events.append("sleep")
+
+    async def wake(self) -> None:
+        self._parts.events.append("wake")
+
 
 async def test_without_a_lag_each_step_waits_for_update_validation_and_saving() -> None:
     parts = Parts()
     await parts.run()
     assert parts.events == [
-        *("rollout 0 by 0", "update 0", "test 0 by 1", "save 0"),
-        *("rollout 1 by 1", "update 1", "save 1"),
-        *("rollout 2 by 2", "update 2", "test 2 by 3", "save 2 last"),
+        *("rollout 0 by 0", "sleep", "update 0", "wake", "test 0 by 1", "save 0"),
+        *("rollout 1 by 1", "sleep", "update 1", "wake", "save 1"),
+        *("rollout 2 by 2", "sleep", "update 2", "wake", "test 2 by 3", "save 2 last"),
     ]
     assert parts.scores == [0.0, None, 0.2]
 
@@ -123,6 +129,7 @@ async def test_with_a_lag_of_k_a_batch_is_at_most_k_updates_old_and_none_is_left
     assert [done.batch.step for done in parts.done] == list(range(8))
     lags = [step - done.batch.sequences[0].policy_version for step, done in enumerate(parts.done)]
     assert max(lags) == lag
+    assert "sleep" not in parts.events  # rollouts go on beside each update
     assert not any(done.warnings for done in parts.done)
 
 
