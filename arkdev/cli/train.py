@@ -163,13 +163,17 @@ def train(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", help="Of batches, splits and sampling (default 0)."),
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Of batches, splits and sampling (default 0); given, it repeats a run on a CPU.",
+        ),
     ] = None,
     deterministic: Annotated[
         bool,
         typer.Option(
             "--deterministic",
-            help="The same answers whatever runs beside them: slower, and repeatable.",
+            help="The same answers whatever runs beside them; --seed brings it.",
         ),
     ] = False,
     log_to: Annotated[

@@ -265,7 +265,7 @@ def opened_parts(
         save_every_n_steps=plan.the_job.hyperparameters.get("save_every_n_steps"),
         save_model_limit=plan.the_job.config.save_model_limit,
         seed=plan.request.seed or 0,
-        is_deterministic=plan.train.deterministic,
+        is_deterministic=plan.is_deterministic,
         num_running=plan.concurrency,
         log=plan.workspace.root / "runs" / "vllm.log",
         vllm_python=plan.train.vllm_python,

@@ -19,6 +19,7 @@ from arkdev.flows.test_plan import serve_ark_sdk
 from arkdev.flows.test_request import check_flags, shown
 from arkdev.flows.train_request import (
     DEFAULT_MODEL,
+    VLLM,
     TrainRequest,
     check_engine,
     hyperparameter_flags,
@@ -87,6 +88,12 @@ class TrainPlan(DebugPlan):
         """What all answers are sampled with."""
         return _temperature(self.the_job, self.train)
 
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether answers must not depend on company: a seed is given to have a run again."""
+        is_seeded = self.request.seed is not None and self.engine != VLLM
+        return self.train.deterministic or is_seeded
+
     def check_temperatures(self) -> None:
         """Raise `JobError` for a sample of any step that is sampled differently, and for 0."""
         assert self.data is not None
@@ -114,7 +121,7 @@ class TrainPlan(DebugPlan):
             "model": {"name": self.model.name, "folder": shown(self.model.folder)},
             "engine": self.engine,
             "policy_lag": self.policy_lag,
-            "deterministic": self.train.deterministic,
+            "deterministic": self.is_deterministic,
             "hyperparameters": dict(self.the_job.hyperparameters),
         }
 

@@ -346,6 +346,12 @@ def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, w
     planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
 
 
+def test_a_seed_that_is_given_brings_the_mode_that_repeats_a_run(job):
+    assert not planned(job).is_deterministic
+    assert planned(job, seed=0).is_deterministic
+    assert not planned(job, seed=0, engine="vllm").is_deterministic
+
+
 def test_nothing_is_blamed_for_the_time_that_the_policy_takes_in_this_process(job):
     assert planned(job).stall_threshold_s == 0
 

@@ -72,6 +72,14 @@ def test_one_command_trains_the_embedded_model_and_another_one_tests_it(arkdev: 
     assert document["run"] in tested.err
 
 
+def test_a_seed_repeats_a_run_to_the_last_bit(arkdev: Command) -> None:
+    flags = ("--steps", "2", "--seed", "2", *NO_ROUNDS)
+    runs = [reader(trained(arkdev, *flags)) for _ in range(2)]
+    tokens = [{one.trajectory_id: one.token_ids for one in run.tokens()} for run in runs]
+    assert tokens[0] == tokens[1]
+    assert losses(runs[0]) == losses(runs[1])
+
+
 def test_debug_and_train_have_the_same_rollouts_and_advantages_with_one_seed(
     arkdev: Command,
 ) -> None:
@@ -128,8 +136,11 @@ def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(
         assert again[step] == pytest.approx(loss, abs=1e-6)
 
 
-def losses(run: RunReader) -> dict[int, float]:
-    return {line["step"]: line["train/policy_loss"] for line in run.metrics()}
+def losses(run: RunReader) -> dict[int, tuple[float, float]]:
+    """What each update came to: its loss, and the norm of its gradient."""
+    return {
+        line["step"]: (line["train/policy_loss"], line["train/grad_norm"]) for line in run.metrics()
+    }
 
 
 def test_adapters_a_reference_and_a_lag_train_together(arkdev: Command) -> None:
