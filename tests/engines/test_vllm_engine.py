@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from arkdev.backends.local.vllm.engine import VllmEngine, start_vllm
-from arkdev.backends.local.vllm.settings import VllmSettings
+from arkdev.backends.local.vllm.settings import SOCKET, VllmSettings
 from arkdev.errors import ConfigurationError, PolicyEngineError
 from tests.bigram_model import (
     LORA_RANK,
@@ -84,6 +84,21 @@ async def test_an_adapter_is_loaded_over_the_model_and_leaves_it(
 async def test_a_folder_without_weights_is_refused(subject: Subject, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no weights"):
         await subject.engine.update_weights(tmp_path, version=1)
+
+
+async def test_a_connection_that_was_idle_for_longer_than_vllms_own_limit_still_answers(
+    engine: VllmEngine,
+) -> None:
+    """After 5 s vLLM would close it, into what is just being sent."""
+    reader, writer = await asyncio.open_unix_connection(engine.weights_folder.parent / SOCKET)
+    for pause_s in (0, 7):
+        await asyncio.sleep(pause_s)
+        writer.write(b"GET /version HTTP/1.1\r\nHost: vllm\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        while (await reader.readline()).strip():
+            pass
+        await reader.read(1000)
+    writer.close()
 
 
 async def test_its_death_is_told_with_what_it_printed_last(engine: VllmEngine) -> None:

@@ -38,6 +38,7 @@ from arkdev.backends.local.vllm.process import VllmProcess
 from arkdev.backends.local.vllm.saved_weights import SavedWeights, vocabulary_size, weights_in
 from arkdev.backends.local.vllm.settings import (
     BASE_MODEL,
+    IDLE_CONNECTION_S,
     SOCKET,
     VllmSettings,
     command_of,
@@ -141,7 +142,9 @@ class VllmEngine:
             await asyncio.sleep(_READY_EVERY_S)
 
     async def _open(self) -> None:
-        connector = aiohttp.UnixConnector(str(self._process.folder / SOCKET), limit=0)
+        connector = aiohttp.UnixConnector(
+            str(self._process.folder / SOCKET), limit=0, keepalive_timeout=IDLE_CONNECTION_S
+        )
         self._session = aiohttp.ClientSession(
             "http://vllm",
             connector=connector,

@@ -66,6 +66,11 @@ def command_of(
     return command
 
 
+IDLE_CONNECTION_S = 15
+"""How long we keep a connection that is idle. The server keeps it longer: the side that sends must
+be the one that closes, or a request can be written into a connection that has just ended."""
+
+
 def environment_of(
     settings: VllmSettings,
     *,
@@ -85,6 +90,7 @@ def environment_of(
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "VLLM_LOGGING_COLOR": "0",
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(4 * IDLE_CONNECTION_S),
         "PYTHONPATH": str(IN_SERVER),
         "TMPDIR": str(folder),
         "PATH": f"{installation.python.parent}{os.pathsep}{inherited.get('PATH', '')}",

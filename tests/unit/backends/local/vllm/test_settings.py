@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from arkdev.backends.local.vllm.installation import VllmInstallation
-from arkdev.backends.local.vllm.settings import VllmSettings, command_of, environment_of
+from arkdev.backends.local.vllm.settings import (
+    IDLE_CONNECTION_S,
+    VllmSettings,
+    command_of,
+    environment_of,
+)
 
 CPU = VllmInstallation(Path("/env/bin/python"), "0.32.0", has_gpu_build=False)
 GPU = VllmInstallation(Path("/env/bin/python"), "0.33.0", has_gpu_build=True)
@@ -45,3 +50,8 @@ def test_variables_of_another_python_stay_out() -> None:
     assert environment["LANG"] == "C"
     assert environment["PATH"] == "/env/bin:/bin"
     assert environment["HF_HUB_OFFLINE"] == environment["VLLM_SERVER_DEV_MODE"] == "1"
+
+
+def test_the_server_keeps_an_idle_connection_longer_than_we_do() -> None:
+    environment = environment_of(VllmSettings(Path("/model")), installation=CPU, folder=FOLDER)
+    assert int(environment["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) > 2 * IDLE_CONNECTION_S
