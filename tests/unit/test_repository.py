@@ -19,7 +19,15 @@ _PRIVATE = re.compile(
     "|".join(["/wo" + "rk/", "/ro" + "ot/", r"/ho" + r"me/\w+/", "/opt/py" + "pi"])
 )
 _INDEX = re.compile(
-    "|".join([r"py" + r"pi\.org", "pythonhost" + "ed", r"registry\.npm", r"://mirr" + "or"])
+    "|".join(
+        [
+            r"py" + r"pi\.org",
+            "pythonhost" + "ed",
+            r"registry\.npm",
+            r"://mirr" + "or",
+            r"/wh" + "l/",
+        ]
+    )
 )
 
 
