@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from pathlib import Path
 
@@ -143,18 +142,16 @@ def test_a_service_that_slows_down_is_called_out_also_when_it_is_shown_again(
     workspace: Workspace, arkdev: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace.samples(*(str(i) for i in range(160)))
-    slot = threading.Lock()
 
     def policy(num_requests: int, _body: object) -> tuple[int, object]:
         if num_requests > 60:
-            with slot:  # one after the other: the calls pile up
-                time.sleep(0.01)
+            time.sleep(0.2)  # far above what a busy machine adds to the first sixty
         return 200, {}
 
     monkeypatch.chdir(workspace.root)
     with listening(policy) as service:
         workspace.write("plugins/rollout.py", SLOWS_DOWN % service.url)
-        told = arkdev("test", "plugin", "--concurrency", "12")
+        told = arkdev("test", "plugin", "--concurrency", "8")
 
     assert told.exit_code == 0
     host = service.url.removeprefix("http://")
