@@ -14,6 +14,7 @@ import pytest
 from arkdev.errors import ExitCode
 from arkdev.runs.reader import RunReader
 from tests.integration.conftest import alone  # noqa: F401
+from tests.integration.faas_runs import records
 from tests.integration.test_json_schemas import check, published
 from tests.integration.workspace import Command, Workspace
 
@@ -183,3 +184,15 @@ def test_another_model_folder_is_named_in_the_note_and_what_is_none_is_refused(
     told = arkdev("train", "--model", "plugins", "--json")
     assert told.exit_code == 2
     assert "plugins" in told.err and not Path("runs").exists()
+
+
+def test_plugins_in_instances_train_as_those_in_process_do(arkdev: Command) -> None:
+    flags = ("--steps", "2", "--deterministic", "--seed", "3", *NO_ROUNDS)
+    here = trained(arkdev, *flags)
+    apart = trained(arkdev, *flags, "--faas", "--faas-engine", "process")
+    assert records(Path(apart["folder"])) == records(Path(here["folder"]))
+    runs = [reader(here), reader(apart)]
+    tokens = [{one.trajectory_id: one for one in run.tokens()} for run in runs]
+    assert tokens[0] == tokens[1]
+    assert losses(runs[0]) == losses(runs[1])
+    assert [bool(list(run.invocations())) for run in runs] == [False, True]
