@@ -93,6 +93,13 @@ def with_tokens(
     return body
 
 
+async def a_request_of(run: Run) -> None:
+    """Wait for the first request at the endpoint, from whichever event loop."""
+    async with asyncio.timeout(60):
+        while not run.requests:  # noqa: ASYNC110 (the endpoint tells nobody)
+            await asyncio.sleep(0.001)
+
+
 Answer = dict[str, Any] | str | Exception
 
 

@@ -294,7 +294,7 @@ def public_urls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         monkeypatch.setenv("SEARCH_API_KEY", "search-key")
         yield search
     gc.collect()  # what the judge leaves open is not found in another test
-    asyncio.run_coroutine_threadsafe(ark.stop(), background.loop).result(timeout=5)
+    asyncio.run_coroutine_threadsafe(ark.stop(), background.loop).result(timeout=60)
     background.stop()
 
 

@@ -197,7 +197,7 @@ async def test_a_sync_raw_client_on_the_event_loop_does_not_deadlock(library):
         client.close()
 
     async with running(["hello"]) as run:
-        record = (await asyncio.wait_for(run.rollout(blocks_its_loop), 10)).record
+        record = (await asyncio.wait_for(run.rollout(blocks_its_loop), 60)).record
     assert record.messages[-1]["content"] == "hello"
 
 

@@ -3,7 +3,7 @@
 import aiohttp
 
 
-async def ask(instance, *what, timeout_s=20):
+async def ask(instance, *what, timeout_s=60):
     async with (
         aiohttp.ClientSession() as client,
         client.post(

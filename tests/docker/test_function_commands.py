@@ -27,7 +27,7 @@ ROLLOUT = """
         body = {"model": "m", "messages": sample.model_dump()["messages"]}
         head = {"Content-Type": "application/json", "Authorization": f"Bearer {proxy.jwt_token}"}
         request = Request(f"{proxy.url}/chat/completions", json.dumps(body).encode(), head)
-        with urlopen(request, timeout=30) as response:
+        with urlopen(request, timeout=60) as response:
             said = json.load(response)["choices"][0]["message"]["content"]
         print("asked with", proxy.jwt_token)
         return RolloutResult(extra={"text": said})

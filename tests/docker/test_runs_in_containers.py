@@ -25,7 +25,7 @@ ROLLOUT = """
         messages = [message.model_dump() for message in sample.messages]
         completion = await client.chat.completions.create(model="m", messages=messages)
         print("asked", sample.extra["number"])
-        await asyncio.sleep(1)  # else one instance has answered all before there is another
+        await asyncio.sleep(2)  # else one instance has answered all before there is another
         return RolloutResult(extra={"text": completion.choices[0].message.content})
 """
 ENDLESS = """
@@ -96,7 +96,7 @@ def test_the_records_are_those_of_the_run_in_process(workspace):
 
 
 def test_only_the_container_of_a_call_that_takes_too_long_is_gone(workspace):
-    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "1"))
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "2"))
     run = workspace.run(faas=True, faas_engine="container")
     answer, one = run.summary.functions
     assert answer.statuses == {"timeout": 4} and answer.endings == {"timeout": 4}
@@ -133,7 +133,7 @@ async def test_what_kill_9_leaves_is_removed_by_the_next_run_which_says_so(works
 
 
 def test_what_arkdev_asks_of_its_engine_is_no_service_of_the_plugins(workspace):
-    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "1"))
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "2"))
     run = workspace.run(faas=True, faas_engine="container", concurrency=3)
     assert run.summary.functions[0].num_instances > 2  # most were started for a call
     assert run.summary.services == ()

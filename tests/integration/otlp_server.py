@@ -107,7 +107,7 @@ class RunningCollector:
     url: str
 
     def told(self) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url, timeout=5) as answer:
+        with urllib.request.urlopen(self.url, timeout=60) as answer:
             document: dict[str, Any] = json.load(answer)
         return document
 

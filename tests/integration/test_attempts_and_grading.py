@@ -136,7 +136,7 @@ GRADERS = '''
             raise RuntimeError("judge said no")
         return 0.5
 
-    @single_grader(runtime=Runtime(timeout=0.2))
+    @single_grader(runtime=Runtime(timeout=1))
     async def slow(context, sample, trajectory):
         if sample.messages[0].content == "odd":
             import asyncio

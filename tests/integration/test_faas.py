@@ -134,7 +134,8 @@ def test_calls_and_instances_are_written_down_and_summed_up(workspace):
     assert answer.num_calls == len(rollouts) == 7  # the one that fails has four attempts
     assert answer.statuses == {} and answer.endings == {}
     assert answer.max_instances == answer.num_instances == 1
-    assert answer.service.p50_s > 0 and answer.queue.max_s < 1
+    assert answer.service.p50_s > 0
+    assert answer.queue.max_s < 1 + max(call.cold_start_s for call in rollouts)
     assert answer.memory_peak_mb > 10 and answer.cpu_s > 0
     assert "services" not in {call.function for call in calls} and run.summary.services == ()
 
@@ -142,10 +143,12 @@ def test_calls_and_instances_are_written_down_and_summed_up(workspace):
 def test_runtime_knobs_are_real(workspace):
     workspace.write(
         "plugins/rollout.py",
-        """
+        f"""
         import asyncio, os
+        from pathlib import Path
         from arkdev import RolloutResult, Runtime, rollout
 
+        SEEN = Path({str(workspace.root / "seen")!r})
         running = most = 0
 
         @rollout(runtime=Runtime(max_concurrency=2, min_replicas=1, max_replicas=2))
@@ -153,11 +156,15 @@ def test_runtime_knobs_are_real(workspace):
             global running, most
             running += 1
             most = max(most, running)
+            (SEEN / str(os.getpid())).touch()
+            while len(os.listdir(SEEN)) < 2:  # until the other instance has come up
+                await asyncio.sleep(0.05)
             await asyncio.sleep(0.4)
             running -= 1
-            return RolloutResult(extra={"text": "", "most": most, "pid": os.getpid()})
+            return RolloutResult(extra={{"text": "", "most": most, "pid": os.getpid()}})
         """,
     )
+    (workspace.root / "seen").mkdir()
     number_samples(workspace, 12)
     run = workspace.run(faas=True, faas_engine="process", concurrency=12)
     extras = [trajectory.extra for trajectory in run.trajectories]
@@ -228,7 +235,7 @@ def test_a_call_that_takes_too_long_ends_its_instance_and_leaves_others_alone(wo
         import os, time
         from arkdev import RolloutResult, Runtime, rollout
 
-        @rollout(runtime=Runtime(max_concurrency=1, max_replicas=2, timeout=1))
+        @rollout(runtime=Runtime(max_concurrency=1, max_replicas=2, timeout=2))
         def answer(context, proxy, sample):
             while sample.extra["number"] == 1:
                 time.sleep(0.05)
@@ -237,7 +244,7 @@ def test_a_call_that_takes_too_long_ends_its_instance_and_leaves_others_alone(wo
     )
     run = workspace.run(faas=True, faas_engine="process")
     attempts = run.trajectories[1].attempts
-    assert "PluginTimeoutError: answer took longer than 1 s" in attempts[0].error
+    assert "PluginTimeoutError: answer took longer than 2 s" in attempts[0].error
     answer = run.summary.functions[0]
     assert answer.statuses == {"timeout": 4} and answer.endings == {"timeout": 4}
     assert run.summary.limits.num_timed_out == 4 and run.summary.limits.num_left_running == 0
@@ -470,15 +477,19 @@ def test_the_report_and_the_document_have_a_section_of_functions(workspace, arkd
 def test_an_interrupted_run_leaves_nothing_and_goes_on_where_it_was(workspace):
     workspace.write(
         "plugins/rollout.py",
-        """
+        f"""
         import asyncio, os
+        from pathlib import Path
         from arkdev import RolloutResult, rollout
+
+        IS_RESUMED = Path({str(workspace.root / "resumed")!r})
 
         @rollout
         async def answer(context, proxy, sample):
             print("pid", os.getpid())
-            await asyncio.sleep(0.05 if sample.extra["number"] < 2 else 1.5)
-            return RolloutResult(extra={"text": "abc"})
+            while sample.extra["number"] >= 2 and not IS_RESUMED.exists():
+                await asyncio.sleep(0.05)
+            return RolloutResult(extra={{"text": "abc"}})
         """,
     )
     run = workspace.start("test", "plugin", "--faas", "--faas-engine", "process", "--out", "r")
@@ -488,7 +499,7 @@ def test_an_interrupted_run_leaves_nothing_and_goes_on_where_it_was(workspace):
     while not (log.exists() and groups.exists()) and time.monotonic() < limit:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=30)
+    run.communicate(timeout=60)
     assert run.returncode == ExitCode.INTERRUPTED
     printed = RunReader(workspace.root / "r").logs()
     pids = {int(line.text.split()[1]) for line in printed if line.text.startswith("pid")}
@@ -496,6 +507,7 @@ def test_an_interrupted_run_leaves_nothing_and_goes_on_where_it_was(workspace):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+    (workspace.root / "resumed").touch()
     resumed = workspace.run(resume=str(workspace.root / "r"))
     assert resumed.exit_code == ExitCode.SOME_FAILED  # the grader refuses sample 2
     assert [function.name for function in resumed.summary.functions] == ["answer", "one"]

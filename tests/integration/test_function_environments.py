@@ -115,7 +115,7 @@ async def test_a_cancelled_one_leaves_nothing(tmp_path: Path) -> None:
             wanted, on_output=lambda line: begun.set() if "Using" in line else None
         )
     )
-    await asyncio.wait_for(begun.wait(), 30)
+    await asyncio.wait_for(begun.wait(), 60)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

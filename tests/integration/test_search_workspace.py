@@ -277,7 +277,7 @@ def is_running(pid: int) -> bool:
     return bool(state) and not state.startswith("Z")
 
 
-def wait_until(is_so: Callable[[], bool], *, timeout_s: float = 10.0) -> bool:
+def wait_until(is_so: Callable[[], bool], *, timeout_s: float = 60.0) -> bool:
     end = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > end:
@@ -329,7 +329,7 @@ def test_the_server_ends_with_its_process(root: Path, end: str) -> None:
         else:
             process.stdin.write("\n")
             process.stdin.flush()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         assert process.returncode == (-signal.SIGKILL if end == "kill" else 0)
     assert wait_until(lambda: not is_running(server))
 
@@ -365,7 +365,7 @@ def test_the_real_api_is_rate_limited_and_the_local_search_is_not(
     module = plugin("rollout", root=root)
     limiter = module.rate_limiter
     assert (limiter.max_rate, limiter.time_period) == (20, 1)
-    monkeypatch.setattr(module, "rate_limiter", type(limiter)(max_rate=2, time_period=0.2))
+    monkeypatch.setattr(module, "rate_limiter", type(limiter)(max_rate=2, time_period=1))
 
     async def timed(search: SlowSearch) -> float:
         started = time.monotonic()
@@ -377,8 +377,7 @@ def test_the_real_api_is_rate_limited_and_the_local_search_is_not(
         return local, await timed(SlowSearch(is_remote=True))
 
     local_s, remote_s = asyncio.run(both())
-    assert local_s < 0.1
-    assert remote_s > 0.3
+    assert local_s < 1.5 < remote_s
 
 
 def test_a_search_that_takes_too_long_is_tried_again(
@@ -387,7 +386,7 @@ def test_a_search_that_takes_too_long_is_tried_again(
     module = plugin("rollout", root=root)
     assert module.TOOL_CALL_TIMEOUT == 20.0
     monkeypatch.setattr(module, "TOOL_CALL_TIMEOUT", 0.01)
-    search = SlowSearch(is_remote=False, duration_s=5)
+    search = SlowSearch(is_remote=False, duration_s=60)
     with pytest.raises(module.RolloutRetryException, match=r"0\.01 秒"):
         asyncio.run(module.exec_tool_call(search, {"Query": "x"}))
     assert search.num_calls == module.TOOL_CALL_MAX_RETRY == 10

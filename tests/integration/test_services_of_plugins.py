@@ -156,7 +156,7 @@ def test_a_service_that_slows_down_is_called_out_also_when_it_is_shown_again(
     assert told.exit_code == 0
     host = service.url.removeprefix("http://")
     line = next(line for line in told.out.splitlines() if "unstable" in line)
-    assert re.search(rf"{host}: p(50|95) [\d.]+ ms in the first quarter, \d+ ms in the", line)
+    assert re.search(rf"{host}: p(50|95) [\d.]+ m?s in the first quarter, [\d.]+ m?s in the", line)
     shown = arkdev("show").out
     assert line in shown
     document = arkdev("show", "--json").document["run"]["summary"]["services"][0]
@@ -170,13 +170,14 @@ def test_a_steady_noisy_service_is_in_the_table_and_nothing_is_said_of_it(
     workspace.samples(*(str(i) for i in range(120)))
 
     def policy(num_requests: int, _body: object) -> tuple[int, object]:
-        time.sleep(0.001 * (num_requests * 7919 % 23))
+        # far above what a busy machine adds to a quarter of the calls
+        time.sleep(0.15 + 0.01 * (num_requests * 7919 % 23))
         return 200, {}
 
     monkeypatch.chdir(workspace.root)
     with listening(policy) as service:
         workspace.write("plugins/rollout.py", SLOWS_DOWN % service.url)
-        told = arkdev("test", "plugin", "--concurrency", "4")
+        told = arkdev("test", "plugin", "--concurrency", "8")
     assert service.url.removeprefix("http://") in told.out
     assert "unstable" not in told.out
 

@@ -67,10 +67,10 @@ async def one(context, sample, trajectory):
 
 @pytest.fixture
 def slow_url() -> Iterator[str]:
-    """A server that takes 0.25 s for each answer."""
+    """A server that takes 0.4 s for each answer."""
 
     def policy(_number: int, _body: object) -> tuple[int, object]:
-        time.sleep(0.25)
+        time.sleep(0.4)
         return 200, {"found": True}
 
     with listening(policy) as server:
@@ -107,7 +107,7 @@ def interrupt_when_told(process: subprocess.Popen[bytes]) -> None:
         assert line, told
         told += line
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
 
 
 def check_blocking_line(workspace: Workspace, line: str, *, called: str, url: str) -> None:
@@ -167,7 +167,7 @@ def test_a_model_call_by_a_sync_client_in_an_async_rollout_is_answered_and_named
     workspace: Workspace, call: str
 ) -> None:
     def policy(_number: int, _body: object) -> tuple[int, object]:
-        time.sleep(0.25)
+        time.sleep(0.4)
         message = {"role": "assistant", "content": "fine"}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return 200, {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]}
@@ -236,14 +236,12 @@ def test_a_plugin_that_does_it_right_is_never_blamed(workspace: Workspace, code:
 
 
 def test_sync_graders_do_not_wait_for_each_other(workspace: Workspace) -> None:
-    slow = GIVE_ONE.replace("return 1.0", "time.sleep(0.2)\n        return 1.0")
-    workspace.write("plugins/grader.py", f"    import time\n{slow}")
+    together = GIVE_ONE.replace("return 1.0", "all_grade.wait(60)\n        return 1.0")
+    head = "    import threading\n    all_grade = threading.Barrier(64)\n"
+    workspace.write("plugins/grader.py", f"{head}{together}")
     workspace.samples(*map(str, range(64)))
-    started = time.perf_counter()
     run = workspace.run(concurrency=64)
-    took_s = time.perf_counter() - started
     assert run.summary.num_graded == 64
-    assert took_s < 64 * 0.2 / 3  # one after the other they take 12.8 s
     assert of_users(run) == []
 
 
@@ -264,7 +262,7 @@ def test_the_command_warns_while_it_runs_and_reports_with_advice(
     record = document["run"]["summary"]["stalls"][0]
     assert record["kind"] == "blocks_loop"
     assert record["where"] == place
-    assert record["max_s"] == pytest.approx(0.5, abs=0.2)
+    assert 0.3 < record["max_s"] <= record["total_s"]
     (grader,) = document["run"]["summary"]["graders"]
     assert grader["place"].startswith(str(workspace.root / "plugins" / "grader.py"))
 

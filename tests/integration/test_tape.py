@@ -347,6 +347,7 @@ def test_the_search_workspace_is_replayed_without_its_mcp_server(
 
 
 FRESH = """
+    import asyncio
     import os
     import signal
     import socket
@@ -355,7 +356,7 @@ FRESH = """
     from arkdev import Runtime, rollout
     {top}
 
-    @rollout(runtime=Runtime(timeout=1))
+    @rollout(runtime=Runtime(timeout=3))
     async def answer(context, proxy, sample):
         client = proxy.async_rollout_client()
         if "ok" not in sample.messages[0].content:
@@ -371,7 +372,7 @@ def write_fresh(workspace: Workspace, *, before: str = "pass", top: str = "") ->
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ("time.sleep(60)", "its process did not end within 1 s, and was ended"),
+        ("time.sleep(60)", "its process did not end within 3 s, and was ended"),
         (
             "os.kill(os.getpid(), signal.SIGSEGV)",
             "its process ended before its result: killed by SIGSEGV",
@@ -396,7 +397,7 @@ def test_what_happens_to_one_rollout_is_that_rollouts_failure(
     before: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr("arkdev.flows.replay_children._GRACE_S", 0.5)
+    monkeypatch.setattr("arkdev.flows.replay_children._GRACE_S", 2.0)
     workspace.samples("ok", "bad")
     write_fresh(workspace)
     assert recorded(arkdev).exit_code == 0
@@ -415,7 +416,7 @@ def test_an_attempt_that_ran_out_of_time_does_so_again_at_once(
     import asyncio, os
     from arkdev import Runtime, rollout
 
-    @rollout(runtime=Runtime(timeout=0.5))
+    @rollout(runtime=Runtime(timeout=1.5))
     async def answer(context, proxy, sample):
         client, messages = proxy.async_rollout_client(), sample.model_dump()["messages"]
         await client.chat.completions.create(model="m", messages=messages)
@@ -431,13 +432,13 @@ def test_an_attempt_that_ran_out_of_time_does_so_again_at_once(
     monkeypatch.delenv("IS_BUSY")
     first = result_of(workspace)
     attempts = first["trajectories"]["0.0"][4]
-    assert len(attempts) == 4 and "took longer than 0.5 s" in attempts[0][1]
+    assert len(attempts) == 4 and "took longer than 1.5 s" in attempts[0][1]
     told = replayed(arkdev, "--json")
     assert told.exit_code == 1, told.out + told.err
     assert "left the tape" not in told.out + told.err
     again = result_of(workspace)["trajectories"]["0.0"]
     assert [one[0] for one in again[4]] == ["failure"] * 4
-    assert all("took longer than 0.5 s" in one[1] for one in again[4])
+    assert all("took longer than 1.5 s" in one[1] for one in again[4])
     assert told.document["summary"]["warnings"] == []
 
 
@@ -468,7 +469,7 @@ def test_an_interrupted_recording_names_no_way_to_go_on(
 ) -> None:
     workspace.samples("ok", "bad")
     mark = workspace.root / "mark"
-    write_fresh(workspace, before=f"open({str(mark)!r}, 'w').close(); time.sleep(1)")
+    write_fresh(workspace, before=f"open({str(mark)!r}, 'w').close(); await asyncio.sleep(60)")
     process = workspace.start("test", "plugin", "--record", "tape.jsonl")
     for _ in range(1200):
         if mark.exists():
@@ -519,7 +520,7 @@ def test_what_a_rollout_leaves_alive_is_ended_and_not_waited_for(
     started = time.monotonic()
     told = replayed(arkdev)
     assert told.exit_code == 0, told.out + told.err
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 90
     pid = int((workspace.root / "left").read_text(encoding="utf-8"))
     status = Path(f"/proc/{pid}/status")
     assert not status.exists() or "State:\tZ" in status.read_text(encoding="utf-8")
@@ -678,10 +679,10 @@ def test_an_interrupted_replay_ends_its_processes(workspace: Workspace, arkdev: 
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"interrupted" in err and b"--resume" not in err
     with pytest.raises(ProcessLookupError):
-        for _ in range(100):
+        for _ in range(1200):
             os.kill(int(mark.read_text(encoding="utf-8")), 0)
             time.sleep(0.05)

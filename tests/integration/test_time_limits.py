@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ STAYS = {
     @rollout(runtime=SHORT)
     def answer(context, proxy, sample):
         ask(proxy, "in time")
-        time.sleep(60)
+        time.sleep(600)
     """,
     "a thread that prints without end": """
     @rollout(runtime=SHORT)
@@ -45,7 +45,7 @@ STAYS = {
     async def answer(context, proxy, sample):
         while True:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 pass
     """,
@@ -53,7 +53,7 @@ STAYS = {
     async def never():
         while True:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             except asyncio.CancelledError:
                 pass
 
@@ -65,15 +65,15 @@ STAYS = {
     async def endless():
         try:
             yield 1
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         finally:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
 
     @rollout(runtime=SHORT)
     async def answer(context, proxy, sample):
         kept.append(endless())
         await kept[-1].__anext__()
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
     kept = []
     """,
@@ -82,18 +82,18 @@ STAYS = {
 
     @rollout(runtime=SHORT)
     def answer(context, proxy, sample):
-        pool.submit(time.sleep, 60).result()
+        pool.submit(time.sleep, 600).result()
     """,
     "a thread of asyncio.to_thread": """
     @rollout(runtime=SHORT)
     async def answer(context, proxy, sample):
-        await asyncio.to_thread(time.sleep, 60)
+        await asyncio.to_thread(time.sleep, 600)
     """,
     "a thread that is no daemon": """
     @rollout(runtime=SHORT)
     async def answer(context, proxy, sample):
-        threading.Thread(target=time.sleep, args=(60,)).start()
-        await asyncio.sleep(60)
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        await asyncio.sleep(600)
     """,
 }
 
@@ -103,7 +103,7 @@ def ended(workspace: Workspace, *arguments: str) -> tuple[int, str, str, Path]:
     out = workspace.root / "out"
     process = workspace.start("test", "plugin", "--out", str(out), *arguments)
     try:
-        told, said = process.communicate(timeout=40)
+        told, said = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         raise AssertionError("the command did not end") from None
     finally:
@@ -115,9 +115,7 @@ def ended(workspace: Workspace, *arguments: str) -> tuple[int, str, str, Path]:
 @pytest.mark.parametrize("case", STAYS)
 def test_the_command_ends_whatever_a_plugin_leaves_behind(workspace: Workspace, case: str) -> None:
     workspace.write("plugins/rollout.py", HEAD + STAYS[case])
-    started = time.monotonic()
     code, told, said, out = ended(workspace)
-    assert time.monotonic() - started < 25
     assert "Traceback" not in said
     assert "Fatal" not in said
     assert "destroyed" not in said
@@ -133,12 +131,12 @@ LEAVES_A_PROGRAM = """
     import asyncio, pathlib
     from arkdev import Runtime, rollout
 
-    @rollout(runtime=Runtime(timeout=0.5))
+    @rollout(runtime=Runtime(timeout=1.5))
     async def answer(context, proxy, sample):
         program = await asyncio.create_subprocess_exec("sleep", "211")
         with pathlib.Path("pids").open("a", encoding="utf-8") as pids:
             pids.write(f"{program.pid}\\n")
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 """
 
 
@@ -158,13 +156,17 @@ def test_programs_of_plugins_that_ran_out_of_time_end_with_the_command(
 
 
 IMPATIENT = """
+    import httpx
     import openai
     from arkdev import rollout
 
     @rollout
     def answer(context, proxy, sample):
         client = openai.OpenAI(
-            base_url=proxy.url, api_key=proxy.jwt_token, timeout=0.3, max_retries=0
+            base_url=proxy.url,
+            api_key=proxy.jwt_token,
+            timeout=httpx.Timeout(60, read=0.7),
+            max_retries=0,
         )
         client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
 """
@@ -173,14 +175,17 @@ IMPATIENT = """
 def test_a_raw_client_s_own_timeout_is_a_fault_of_the_call_and_no_unreachable_endpoint(
     workspace: Workspace, arkdev: Command
 ) -> None:
+    released = threading.Event()
+
     def late(_number: int, _body: dict[str, Any]) -> tuple[int, Any]:
-        time.sleep(0.6)
+        released.wait(60)
         return 500, {}
 
     workspace.write("plugins/rollout.py", IMPATIENT)
     workspace.samples("hello")
     with listening(late) as server:
         told = arkdev("test", "plugin", "--endpoint", server.url, "--out", "out")
+        released.set()
     assert told.exit_code == 1
     (trajectory,) = RunReader(workspace.root / "out").trajectories()
     for attempt in trajectory.attempts:

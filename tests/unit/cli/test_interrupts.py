@@ -22,7 +22,7 @@ def test_a_closed_terminal_ends_a_run():
     # ended in order, it does not end the process later on
     waiting = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
     for each in waiting:
-        each.join(1)
+        each.join(60)
     assert [each for each in waiting if each.is_alive()] == []
 
 

@@ -163,4 +163,4 @@ def test_reader_that_goes_away_ends_nothing_loudly(tmp_path):
         process.stdout.close()
         with process.stderr:
             assert process.stderr.read() == b""
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0

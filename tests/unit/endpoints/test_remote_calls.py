@@ -25,7 +25,7 @@ async def server():
         yield server
 
 
-def remote(server, *, api_key="key-0123456789", max_in_flight=8, timeout_s=5, **spec):
+def remote(server, *, api_key="key-0123456789", max_in_flight=8, timeout_s=60, **spec):
     fields = {"model": "m1", "family": "generic", "source": "command line", **spec}
     return RemoteEndpoint(
         EndpointSpec(name="test", base_url=server.url, api_key_env="TEST_KEY", **fields),
@@ -127,8 +127,14 @@ async def test_a_lone_surrogate_can_be_sent_and_received(server):
 
 
 async def test_512_calls_at_once_all_succeed_and_are_all_in_flight(server):
-    server.answer = server.say(completion(), delay_s=0.5)
-    endpoint = remote(server, max_in_flight=512)
+    all_there = asyncio.Barrier(512)
+
+    async def answer(request):
+        await all_there.wait()
+        return await server.say(completion())(request)
+
+    server.answer = answer
+    endpoint = remote(server, max_in_flight=512, timeout_s=60)
     request = ModelRequest(body={"messages": [USER]})
     async with asyncio.TaskGroup() as group:
         calls = [group.create_task(endpoint.complete(request)) for _ in range(512)]
@@ -138,11 +144,11 @@ async def test_512_calls_at_once_all_succeed_and_are_all_in_flight(server):
 
 
 async def test_more_calls_than_slots_wait_their_turn_beyond_the_timeout(server):
-    server.answer = server.say(completion(), delay_s=0.3)
-    endpoint = remote(server, max_in_flight=2, timeout_s=0.6)
+    server.answer = server.say(completion(), delay_s=0.4)
+    endpoint = remote(server, max_in_flight=2, timeout_s=2)
     request = ModelRequest(body={"messages": [USER]})
     async with asyncio.TaskGroup() as group:
-        for _ in range(6):
+        for _ in range(14):  # the last waits for 2.4 s
             group.create_task(endpoint.complete(request))
     await endpoint.close()
     assert server.peak_in_flight == 2
@@ -162,7 +168,7 @@ def _loop_in_thread():
 
 def _stop(loop, thread):
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
+    thread.join(60)
     loop.close()
 
 

@@ -28,7 +28,7 @@ async def call(server, body=None, **spec):
         EndpointSpec(name="test", base_url=server.url, api_key_env=None, **fields),
         api_key=None,
         max_in_flight=1,
-        timeout_s=5,
+        timeout_s=60,
     )
     try:
         return await endpoint.complete(ModelRequest(body=body or {"messages": [USER]}))

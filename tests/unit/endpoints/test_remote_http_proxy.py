@@ -53,7 +53,7 @@ async def test_a_request_goes_through_the_proxy(monkeypatch):
             ),
             api_key=None,
             max_in_flight=1,
-            timeout_s=5,
+            timeout_s=60,
         )
         await endpoint.check_reachable()  # that the proxy is there is all that can be known
         answer = await endpoint.complete(ModelRequest(body={"messages": []}))

@@ -54,7 +54,7 @@ def ask(url: str, question: str) -> str:
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         answer = json.load(response)
     return str(answer["choices"][0]["message"]["content"])
 

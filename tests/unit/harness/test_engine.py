@@ -50,7 +50,7 @@ async def test_exactly_as_many_sync_rollouts_as_slots_run_at_once(size):
     @rollout
     def meets_the_others(context, proxy, sample):
         with occupancy:
-            barrier.wait(timeout=20)
+            barrier.wait(timeout=60)
 
     async with running() as run:
         await run.samples(meets_the_others, lines=[LINE] * 2 * size, concurrency=size)
@@ -65,7 +65,7 @@ async def test_exactly_as_many_async_rollouts_as_slots_run_at_once(size):
     @rollout
     async def meets_the_others(context, proxy, sample):
         with occupancy:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await barrier.wait()
 
     async with running() as run:
@@ -80,7 +80,7 @@ async def test_the_rollouts_of_one_sample_share_the_slots_with_others():
     @rollout
     async def meets_the_others(context, proxy, sample):
         with occupancy:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await barrier.wait()
 
     async with running() as run:
@@ -98,7 +98,7 @@ async def test_grading_holds_no_slot():
 
     @group_grader(runtime=Runtime(request_concurrency=1))
     async def waits_for_all_rollouts(context, sample, trajectories):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for _ in range(6):
                 await started.acquire()
         for _ in range(6):
@@ -242,8 +242,10 @@ async def test_500_rollouts_with_a_client_each_leave_no_descriptors():
         await run.samples(builds_its_own, lines=lines(500), concurrency=8)
         assert {f.record.verdict for f in run.finished} == {Verdict.SUCCESS}
         run.finished.clear()
+        async with asyncio.timeout(60):
+            while open_descriptors() > before + 20:
+                gc.collect()
+                await asyncio.sleep(0.05)
         gc.collect()
-        await asyncio.sleep(0.05)
-        assert open_descriptors() <= before + 20
         assert [proxy for proxy in alive if proxy() is not None] == []
     assert len(run.requests) == len(alive) == 500

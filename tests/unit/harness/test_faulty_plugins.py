@@ -168,7 +168,7 @@ async def test_there_are_no_more_slots_than_rollouts():
         seen.append(sample)
 
     async with running() as run:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await run.samples(counts, lines=lines(3), concurrency=10**11)
     assert len(seen) == 3
 

@@ -82,18 +82,20 @@ async def test_a_sleep_on_the_loop_is_named_with_its_time_and_who_waited():
     async def answer(context, proxy, sample):
         await begun.wait()
         if sample.extra["index"] == 2:
-            parse_slowly(0.3)
+            parse_slowly(0.8)
 
     async with running() as run:
         with watched(run) as watch:
+            started = time.perf_counter()
             await run.samples(answer, lines=lines(4), concurrency=4)
             (record,) = users(watch)
+            took_s = time.perf_counter() - started
     assert record.kind is StallKind.BLOCKS_LOOP
     assert (record.function, record.called) == ("parse_slowly", "time.sleep")
     assert record.where == line_of(parse_slowly, "time.sleep")
     assert record.plugin.endswith("answer")
     assert record.count == 1
-    assert 0.25 < record.total_s < 0.6
+    assert 0.5 < record.total_s <= took_s + 0.1
     assert record.num_waiting == 3
     assert set(record.waited) == {"0.0", "1.0", "3.0"}
 
@@ -101,14 +103,14 @@ async def test_a_sleep_on_the_loop_is_named_with_its_time_and_who_waited():
 def waits_for_a_lock():
     lock = threading.Lock()
     lock.acquire()
-    threading.Timer(0.3, lock.release).start()
+    threading.Timer(0.8, lock.release).start()
     with lock:
         pass
 
 
 def waits_for_lines():
     read, write = os.pipe()
-    threading.Timer(0.3, os.close, (write,)).start()
+    threading.Timer(0.8, os.close, (write,)).start()
     with open(read, encoding="utf-8") as pipe:
         for _ in pipe:
             pass
@@ -124,11 +126,13 @@ async def test_a_statement_that_blocks_the_loop_is_named(wait, statement):
 
     async with running() as run:
         with watched(run) as watch:
+            started = time.perf_counter()
             await run.rollout(answer)
             (record,) = users(watch)
+            took_s = time.perf_counter() - started
     assert record.kind is StallKind.BLOCKS_LOOP
     assert (record.function, record.where) == (wait.__name__, line_of(wait, statement))
-    assert 0.2 < record.total_s < 0.6
+    assert 0.4 < record.total_s <= took_s + 0.1
 
 
 async def test_each_attempt_that_blocks_is_counted_though_they_block_in_a_row():
@@ -137,14 +141,14 @@ async def test_each_attempt_that_blocks_is_counted_though_they_block_in_a_row():
     @rollout
     async def answer(context, proxy, sample):
         await begun.wait()
-        parse_slowly(0.15)
+        parse_slowly(0.5)
 
     async with running() as run:
         with watched(run) as watch:
             await run.samples(answer, lines=lines(3), concurrency=3)
             (record,) = users(watch)
     assert record.count == 3
-    assert record.max_s < 0.3 < record.longest_stall_s
+    assert record.max_s < record.longest_stall_s - 0.5
 
 
 async def test_a_call_of_a_synchronous_client_on_the_loop_is_answered_and_named():
@@ -152,7 +156,7 @@ async def test_a_call_of_a_synchronous_client_on_the_loop_is_answered_and_named(
     async def answer(context, proxy, sample):
         proxy.rollout_client().chat.completions.create(**QUESTION)
 
-    async with running(delay_s=0.2) as run:
+    async with running(delay_s=0.6) as run:
         await run.rollout(answer)  # imports the client
         with watched(run) as watch:
             finished = await run.rollout(answer)
@@ -166,7 +170,7 @@ async def test_a_full_pool_is_named_with_what_its_threads_do_and_who_waited():
 
     @rollout
     async def answer(context, proxy, sample):
-        await asyncio.to_thread(parse_slowly, 0.15)
+        await asyncio.to_thread(parse_slowly, 0.4)
 
     async with running() as run:
         with watched(run) as watch:
@@ -197,7 +201,7 @@ async def test_neither_threads_that_wait_nor_a_late_loop_of_arkdev_s_own_blame_a
 
     @rollout
     def answer(context, proxy, sample):
-        released.wait(5)
+        released.wait(60)
 
     async with running() as run:
         with watched(run) as watch:
@@ -211,11 +215,11 @@ async def test_neither_threads_that_wait_nor_a_late_loop_of_arkdev_s_own_blame_a
 
 
 async def test_watching_leaves_nothing_behind():
-    callbacks, threads = list(gc.callbacks), threading.active_count()
+    callbacks, threads = list(gc.callbacks), set(threading.enumerate())
     with watched():
-        assert threading.active_count() == threads + 1
+        (watcher,) = set(threading.enumerate()) - threads
     assert gc.callbacks == callbacks
-    assert threading.active_count() == threads
+    assert not watcher.is_alive()
 
 
 async def test_a_sync_plugin_s_thread_knows_its_attempt_and_its_place():

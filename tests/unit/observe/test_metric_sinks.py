@@ -30,7 +30,7 @@ class Kept:
 
     def log(self, metrics, *, step):
         if self._hangs is not None:
-            self._hangs.wait(10)
+            self._hangs.wait(60)
         if self._problem is not None:
             raise self._problem
         self.logged.append((step, metrics))

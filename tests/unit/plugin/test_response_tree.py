@@ -161,7 +161,7 @@ def test_many_threads_may_add_responses():
     barrier = threading.Barrier(8)
 
     def branch(number):
-        barrier.wait(5)
+        barrier.wait(60)
         return [say(tree, root.id, "same", f"{number}/{i}").key for i in range(20)]
 
     with ThreadPoolExecutor(8) as pool:

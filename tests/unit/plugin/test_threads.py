@@ -69,14 +69,14 @@ async def test_arguments_results_and_exceptions_pass():
 
 async def test_an_abandoned_thread_does_not_block_and_its_result_is_dropped(no_idle_threads):
     release = threading.Event()
-    stuck = asyncio.create_task(call_in_thread(release.wait, 5))
+    stuck = asyncio.create_task(call_in_thread(release.wait, 60))
     await asyncio.sleep(0.01)
     stuck.cancel()
     started = time.perf_counter()
     with pytest.raises(asyncio.CancelledError):
         await stuck
     assert await call_in_thread(lambda: "next") == "next"
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 30
     release.set()
     await asyncio.sleep(0.01)
     assert stuck.cancelled()
@@ -95,7 +95,7 @@ async def test_an_idle_thread_keeps_nothing_alive(no_idle_threads):
         return trajectory
 
     await call_in_thread(plugin, Trajectory())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while any(reference() is not None for reference in made):
             await asyncio.sleep(0.005)
             gc.collect()
@@ -105,7 +105,7 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped():
     release, ended = threading.Event(), threading.Event()
 
     def plugin():
-        release.wait(5)
+        release.wait(60)
         ended.set()
 
     async def gives_up():
@@ -115,5 +115,5 @@ def test_a_result_for_a_loop_that_is_closed_is_dropped():
 
     asyncio.run(gives_up())
     release.set()
-    assert ended.wait(5)
+    assert ended.wait(60)
     assert asyncio.run(call_in_thread(lambda: "alive")) == "alive"

@@ -15,7 +15,7 @@ from arkdev.errors import (
 )
 from arkdev.runs.records import Verdict
 from arkdev.sessions.retries import RetryPolicy
-from tests.running import LINE, answer, running
+from tests.running import LINE, a_request_of, answer, running
 
 REQUEST = {"model": "m", **LINE}
 NO_RETRIES = RetryPolicy(max_retries=0)
@@ -72,11 +72,10 @@ async def test_each_key_reaches_its_own_attempt():
 
 
 async def test_an_answer_after_the_end_is_refused():
-    async with running(delay_s=0.2) as run:
+    async with running(delay_s=60) as run:
         session = run.session()
         call = asyncio.create_task(post(run, session))
-        while not run.requests:  # noqa: ASYNC110 (another loop sees the request)
-            await asyncio.sleep(0.005)
+        await a_request_of(run)
         run.gateway.close(session)
         status, body, _ = await call
     assert (status, body["error"]["code"]) == (401, "AuthenticationError")
@@ -230,7 +229,7 @@ async def test_a_request_that_comes_again_after_an_error_is_noted(again):
 
 
 async def test_the_same_request_at_the_same_time_is_none_that_comes_again():
-    async with running(["fine"], delay_s=0.05) as run:
+    async with running(["fine"], delay_s=0.5) as run:
         session = run.session()
         await asyncio.gather(post(run, session), post(run, session))
     assert "client_retried" not in session.warnings
@@ -238,14 +237,16 @@ async def test_the_same_request_at_the_same_time_is_none_that_comes_again():
 
 @pytest.mark.parametrize("has_ended", [False, True])
 async def test_a_client_that_hangs_up_leaves_a_fault_unless_its_attempt_has_ended(has_ended):
-    async with running(["late"], delay_s=5) as run:
+    async with running(["late"], delay_s=60) as run:
         session = run.session()
         call = asyncio.create_task(post(run, session))
-        await asyncio.sleep(0.1)
+        await a_request_of(run)
         if has_ended:
             run.gateway.close(session)
         call.cancel()
         await asyncio.wait({call})
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while session._under_way:  # noqa: ASYNC110 (nothing tells of it)
+                await asyncio.sleep(0.01)
     faults = [(fault.kind, fault.target, fault.is_injected) for fault in session.faults]
     assert faults == ([] if has_ended else [("timeout", "call 1", False)])

@@ -23,7 +23,7 @@ from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.errors import EndpointResponseError, LateCallError, PluginError
 from arkdev.runs.records import Verdict
 from arkdev.sessions.identity import AttemptIdentity
-from tests.running import LINE, answer, running, tool_call, with_tokens
+from tests.running import LINE, a_request_of, answer, running, tool_call, with_tokens
 
 openai = pytest.importorskip("openai")
 HE, LLO = 11, 12
@@ -315,11 +315,11 @@ async def test_the_session_tells_of_a_response_when_it_is_in_the_tree():
 
 
 async def test_a_response_after_the_end_is_refused_and_not_in_the_tree():
-    async with running(delay_s=0.01) as run:
+    async with running(delay_s=60) as run:
         session = run.session()
         client = run.proxy(session).async_rollout_client()
         call = asyncio.create_task(ask(client, "q"))
-        await asyncio.sleep(0.002)
+        await a_request_of(run)
         session.close()
         with pytest.raises(LateCallError):
             await call

@@ -20,7 +20,7 @@ from arkdev.errors import (
     LateCallError,
 )
 from arkdev.sessions.retries import RetryPolicy, asked_wait_s
-from tests.running import LINE, QUESTION, running
+from tests.running import LINE, QUESTION, a_request_of, running
 from tests.unit.endpoints.chat_server import ChatServer, completion
 
 NOW = 1_790_000_000.4
@@ -101,14 +101,14 @@ def test_a_connection_that_broke_asks_for_nothing():
 
 async def test_an_hour_s_wait_ends_the_call_after_one_request():
     async with running([busy(retry_after="3600")]) as run:
-        started = time.monotonic()
-        with pytest.raises(EndpointResponseError, match="3,600 s"):
-            await run.session().complete(QUESTION)
-        assert (len(run.requests), time.monotonic() - started < 1) == (1, True)
+        async with asyncio.timeout(60):
+            with pytest.raises(EndpointResponseError, match="3,600 s"):
+                await run.session().complete(QUESTION)
+        assert len(run.requests) == 1
 
 
 async def test_other_samples_go_on_while_one_waits_and_it_holds_no_place():
-    async with running([busy(retry_after_ms="200"), "quick", "late"]) as run:
+    async with running([busy(retry_after_ms="2500"), "quick", "late"]) as run:
         run.services.endpoint = LimitedEndpoint(
             run.endpoint, EndpointLimits(max_in_flight=1), loop=run.services.blocking_loop
         )
@@ -126,17 +126,17 @@ async def test_a_real_answer_s_headers_are_read():
         async def first_busy(request):
             if len(server.requests) > 1:
                 return await server.say(completion())(request)
-            headers = {"Retry-After-Ms": "150"}
+            headers = {"Retry-After-Ms": "300"}
             return await server.say({"error": "slow"}, status=429, headers=headers)(request)
 
         server.answer = first_busy
         spec = EndpointSpec("t", server.url, "m", "K", "generic", "command line")
-        endpoint = RemoteEndpoint(spec, api_key=SecretStr("k" * 8), max_in_flight=4, timeout_s=5)
+        endpoint = RemoteEndpoint(spec, api_key=SecretStr("k" * 8), max_in_flight=4, timeout_s=60)
         async with running() as run:
             run.services.endpoint = endpoint
             started = time.monotonic()
             await run.session().complete(QUESTION)
-            assert 0.14 < time.monotonic() - started < 1
+            assert time.monotonic() - started > 0.29  # by the policy of the run it were 1 ms
         await endpoint.close()
     assert len(server.requests) == 2
 
@@ -144,7 +144,7 @@ async def test_a_real_answer_s_headers_are_read():
 @pytest.mark.parametrize("way", ["asynchronous", "blocking", "raw"])
 async def test_a_call_that_is_under_way_when_its_attempt_ends_is_cut(way):
     """It would hold a place of the endpoint for as long as the endpoint takes."""
-    async with running(delay_s=5) as run:
+    async with running(delay_s=300) as run:
         limited = LimitedEndpoint(
             run.endpoint, EndpointLimits(max_in_flight=1), loop=run.services.blocking_loop
         )
@@ -159,21 +159,13 @@ async def test_a_call_that_is_under_way_when_its_attempt_ends_is_cut(way):
         await a_request_of(run)
         run.gateway.close(session)
         if way == "raw":
-            assert "came after the end" in await asyncio.wait_for(call, 1)
+            assert "came after the end" in await asyncio.wait_for(call, 60)
         else:
             with pytest.raises(LateCallError):
-                await asyncio.wait_for(call, 1)
+                await asyncio.wait_for(call, 60)
         run.endpoint._delay_s = 0.0
-        await asyncio.wait_for(run.session().complete(QUESTION), 1)
+        await asyncio.wait_for(run.session().complete(QUESTION), 60)
     assert session.turns == ()
-
-
-async def a_request_of(run):
-    for _ in range(2000):
-        if run.requests:
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("no request came")
 
 
 async def _post(session):

@@ -15,7 +15,15 @@ from arkdev.plugin.threads import call_in_thread
 from arkdev.runs.records import Verdict
 from arkdev.sessions.identity import AttemptIdentity
 from arkdev.sessions.retries import RetryPolicy
-from tests.running import LINE, WEATHER_TOOL, answer, running, tool_call, with_tokens
+from tests.running import (
+    LINE,
+    WEATHER_TOOL,
+    a_request_of,
+    answer,
+    running,
+    tool_call,
+    with_tokens,
+)
 
 BODY = {"messages": LINE["messages"]}
 BUSY = EndpointResponseError("slow down", status=429, is_transient=True)
@@ -294,10 +302,10 @@ async def test_of_overlapping_calls_the_one_made_last_is_the_trajectory():
 
 
 async def test_an_answer_that_comes_after_the_end_is_refused_and_not_recorded():
-    async with running(delay_s=0.01) as run:
+    async with running(delay_s=60) as run:
         session = run.session()
         call = asyncio.create_task(session.complete(BODY))
-        await asyncio.sleep(0.002)
+        await a_request_of(run)
         session.close()
         with pytest.raises(LateCallError, match=r"rollout 0\.0 came after the end"):
             await call
@@ -328,10 +336,10 @@ async def test_a_blocking_call_after_the_run_is_refused_at_once():
 
 
 async def test_a_call_is_not_sent_again_once_the_attempt_has_ended():
-    async with running([BUSY], retries=RetryPolicy(first_wait_s=0.01)) as run:
+    async with running([BUSY], retries=RetryPolicy(first_wait_s=2)) as run:
         session = run.session()
         call = asyncio.create_task(session.complete(BODY))
-        await asyncio.sleep(0.002)
+        await a_request_of(run)
         session.close()
         with pytest.raises(LateCallError):
             await call
@@ -355,7 +363,7 @@ async def test_each_raw_answer_is_acknowledged_whatever_its_id(answer_id):
 
 
 async def test_the_timeout_of_a_call_is_the_plugins():
-    async with running(delay_s=5, retries=RetryPolicy(max_retries=0)) as run:
+    async with running(delay_s=60, retries=RetryPolicy(max_retries=0)) as run:
         with pytest.raises(EndpointUnreachableError, match=r"within the 0\.01 s") as late:
             await run.session().complete(BODY, timeout_s=0.01)
     assert late.value.is_timeout
@@ -374,7 +382,7 @@ async def test_a_turn_knows_its_times_and_its_tools():
         "tool_calls",
         2,
     )
-    assert 0.015 < one.tool_duration_s < 1
+    assert one.tool_duration_s > 0.015
     assert two.started_s == pytest.approx(
         one.started_s + one.duration_s + one.tool_duration_s, abs=0.01
     )
@@ -398,7 +406,7 @@ async def test_sessions_are_safe_for_threads():
         barrier = threading.Barrier(8)
 
         def calls():
-            barrier.wait(5)
+            barrier.wait(60)
             for _ in range(10):
                 session.complete_blocking(BODY)
 

@@ -262,13 +262,15 @@ async def test_reasoning_streams_through_openai_s_helper():
 
 async def test_the_latency_is_spread_over_the_chunks():
     body = {"messages": [{"role": "user", "content": "12 + 7"}], "stream": True}
-    async with serving(latency_s=0.3) as url, aiohttp.ClientSession() as session:
+    async with serving(latency_s=2.0) as url, aiohttp.ClientSession() as session:
         started = time.monotonic()
         async with session.post(f"{url}/chat/completions", json=body) as response:
             await response.content.readuntil(b"\n\n")
-            first = time.monotonic() - started
+            first = time.monotonic()
             text = await response.text()
-    assert first < 0.25 and 0.28 <= time.monotonic() - started < 3
+            ended = time.monotonic()
+    assert 1.9 <= ended - started < 60
+    assert ended - first > 0.1
     assert text.endswith("data: [DONE]\n\n")
 
 
@@ -312,7 +314,7 @@ async def test_a_remote_endpoint_is_served_by_translation_of_responses():
             source="a file",
             api="responses",
         )
-        endpoint = open_endpoint(spec, max_in_flight=2, timeout_s=5)
+        endpoint = open_endpoint(spec, max_in_flight=2, timeout_s=60)
         try:
             request = ModelRequest({"messages": [QUESTION], "tools": [WEATHER]}, seed=3)
             made = await endpoint.complete(request)

@@ -99,7 +99,7 @@ def test_ark_client_runs_a_tool_conversation(url_for_sync_clients: str) -> None:
 
 async def test_async_openai_client_is_answered_in_parallel() -> None:
     async with (
-        serving(skill=1.0, latency_s=0.1) as url,
+        serving(skill=1.0, latency_s=1.0) as url,
         openai.AsyncOpenAI(base_url=url, api_key="none") as client,
     ):
         started = time.monotonic()
@@ -111,7 +111,7 @@ async def test_async_openai_client_is_answered_in_parallel() -> None:
                 for n in range(10)
             )
         )
-        assert 0.1 <= time.monotonic() - started < 3
+        assert 1.0 <= time.monotonic() - started < 9  # one after the other they take 10 s
     contents = [completion.choices[0].message.content for completion in made]
     assert contents == [f"The answer is {n + 1}." for n in range(10)]
 
@@ -216,7 +216,7 @@ async def test_health_and_unknown_paths_answer() -> None:
 
 
 async def test_stop_does_not_wait_for_slow_answers_and_frees_the_port() -> None:
-    server = ScriptedServer(latency_s=30)
+    server = ScriptedServer(latency_s=120)
     url = await server.start()
     port = int(url.split(":")[2].split("/")[0])
     asking = asyncio.create_task(post(f"{url}/chat/completions", {"messages": [QUESTION]}))
@@ -224,7 +224,7 @@ async def test_stop_does_not_wait_for_slow_answers_and_frees_the_port() -> None:
     started = time.monotonic()
     await server.stop()
     await server.stop()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 60
     with pytest.raises(aiohttp.ClientError):
         await asking
     with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -31,7 +31,7 @@ class Stream:
         yield from self._messages
         self.is_reading.set()
         if self._is_endless:
-            assert self.is_closed.wait(10)
+            assert self.is_closed.wait(60)
 
     def close(self) -> None:
         self.is_closed.set()

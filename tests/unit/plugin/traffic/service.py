@@ -67,13 +67,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _late(self, _: str) -> None:
-        self.server.may_end.wait(5)
+        self.server.may_end.wait(60)
         self._send(200, b"{}")
 
     def _events(self, _: str) -> None:
         self._send(200, b"data: 1\n\n", length=None, kind="text/event-stream")
         self.wfile.flush()
-        self.server.may_end.wait(5)
+        self.server.may_end.wait(60)
         self.wfile.write(b"data: 2\n\n")
         self.close_connection = True
 

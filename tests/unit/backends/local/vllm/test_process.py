@@ -15,7 +15,9 @@ from arkdev.backends.local.vllm.process import VllmProcess, told_by
 from arkdev.errors import PolicyEngineError
 
 PYTHON = sys.executable
-SLEEPER = "import subprocess as s; p = s.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
+SLEEPER = (
+    "import subprocess as s; p = s.Popen(['sleep', '300']); print(p.pid, flush=True); p.wait()"
+)
 """Starts a process of its own and prints its id."""
 OWNER = f"""
 import sys, time
@@ -24,7 +26,7 @@ from arkdev.backends.local.vllm.process import VllmProcess
 process = VllmProcess(Path(sys.argv[1]))
 process.start([sys.executable, "-c", {SLEEPER!r}], environment={{}})
 print(process.folder, flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 
 
@@ -33,7 +35,7 @@ def printed_id(log: Path) -> int:
 
 
 def until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (value := condition()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -76,7 +78,7 @@ def test_what_it_leaves_behind_ends_when_it_has_ended(tmp_path: Path) -> None:
     process.start([PYTHON, "-c", SLEEPER.removesuffix("; p.wait()")], environment={})
     sleeper = printed_id(process.log)
     until(lambda: is_gone(sleeper))
-    assert process.has_ended.wait(20)
+    assert process.has_ended.wait(60)
     process.end()
 
 
@@ -84,7 +86,7 @@ def test_its_end_is_told_with_causes_and_last_lines(tmp_path: Path) -> None:
     process = VllmProcess(tmp_path / "log")
     text = "(Worker pid=7) ERROR 11-30 02:50:22 [core.py:15] ValueError: head_dim=40\n" * 2
     process.start([PYTHON, "-c", f"print({text!r}); raise SystemExit(3)"], environment={})
-    assert process.has_ended.wait(20)
+    assert process.has_ended.wait(60)
     fault = process.fault("vLLM did not start")
     assert fault.message == "vLLM did not start: vLLM ended (exit code 3): ValueError: head_dim=40"
     assert fault.hint.endswith("ValueError: head_dim=40")
@@ -96,7 +98,7 @@ def test_a_signal_that_ended_it_has_its_name(tmp_path: Path) -> None:
     process = VllmProcess(tmp_path / "log")
     kill = "import os; os.kill(os.getpid(), 9)"
     process.start([PYTHON, "-c", kill], environment={})
-    assert process.has_ended.wait(20)
+    assert process.has_ended.wait(60)
     assert "killed by SIGKILL" in process.fault("vLLM broke off").message
     process.end()
 
