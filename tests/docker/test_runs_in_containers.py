@@ -16,16 +16,14 @@ from tests.integration.workspace import Workspace, away_from_the_user
 pytestmark = pytest.mark.docker
 
 ROLLOUT = """
-    import asyncio
     from arkdev import RolloutResult, Runtime, rollout
 
-    @rollout(runtime=Runtime(max_concurrency=1, max_replicas=2))
+    @rollout(runtime=Runtime(max_concurrency=1, min_replicas=2, max_replicas=2))
     async def answer(context, proxy, sample):
         client = proxy.async_rollout_client()
         messages = [message.model_dump() for message in sample.messages]
         completion = await client.chat.completions.create(model="m", messages=messages)
         print("asked", sample.extra["number"])
-        await asyncio.sleep(2)  # else one instance has answered all before there is another
         return RolloutResult(extra={"text": completion.choices[0].message.content})
 """
 ENDLESS = """
@@ -96,7 +94,7 @@ def test_the_records_are_those_of_the_run_in_process(workspace):
 
 
 def test_only_the_container_of_a_call_that_takes_too_long_is_gone(workspace):
-    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "2"))
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "4"))
     run = workspace.run(faas=True, faas_engine="container")
     answer, one = run.summary.functions
     assert answer.statuses == {"timeout": 4} and answer.endings == {"timeout": 4}
@@ -133,7 +131,7 @@ async def test_what_kill_9_leaves_is_removed_by_the_next_run_which_says_so(works
 
 
 def test_what_arkdev_asks_of_its_engine_is_no_service_of_the_plugins(workspace):
-    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "2"))
+    workspace.write("plugins/rollout.py", ENDLESS.replace("TIMEOUT", "4"))
     run = workspace.run(faas=True, faas_engine="container", concurrency=3)
     assert run.summary.functions[0].num_instances > 2  # most were started for a call
     assert run.summary.services == ()
