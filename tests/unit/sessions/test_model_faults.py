@@ -66,7 +66,7 @@ async def test_an_error_inside_a_success_answer_and_a_refusal_are_recorded_by_th
 
 
 async def test_the_time_that_a_plugin_allows_gives_a_timeout():
-    async with running(["late"], delay_s=5, retries=NO_RETRIES) as run:
+    async with running(["late"], delay_s=60, retries=NO_RETRIES) as run:
         session = run.session()
         with pytest.raises(EndpointUnreachableError):
             await session.complete(BODY, timeout_s=0.01)
@@ -230,11 +230,11 @@ async def test_branches_that_run_side_by_side_draw_by_their_place_in_the_tree():
 async def test_the_fault_of_an_attempt_that_timed_out_in_it_is_recorded():
     from arkdev import Runtime
 
-    @rollout(runtime=Runtime(timeout=0.05))
+    @rollout(runtime=Runtime(timeout=0.7))
     async def asks(context, proxy, sample):
         await proxy.async_rollout_client().chat.completions.create(**QUESTION)
 
-    async with running(inject="model.slow=100%:5s") as run:
+    async with running(inject="model.slow=100%:60s") as run:
         finished = await run.rollout(asks)
     assert finished.record.verdict is Verdict.FAILURE
     assert [[f.kind for f in attempt.faults] for attempt in finished.record.attempts] == [
