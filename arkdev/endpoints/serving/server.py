@@ -116,7 +116,10 @@ class ModelServer:
             return await send_events(request, lines_of_all, duration_s=remaining_s, headers=headers)
         if remaining_s:
             await asyncio.sleep(remaining_s)
-        return _response(made)
+        response = _response(made)
+        if request.content.exception() is not None or not request.content.is_eof():
+            response.force_close()  # what was not read to its end cannot be followed by another
+        return response
 
     def _check_key(self, request: web.Request) -> None:
         if self._api_key is None:
