@@ -178,10 +178,13 @@ def _document(model: str, **settings: Any) -> dict[str, Any]:
 def _run(
     server: ModelServer, *, host: str, port: int, said: str, settings: dict[str, Any] | None
 ) -> None:
-    import asyncio  # not at the top: it costs as much as typer, and `--help` needs none of it
+    from arkdev.cli.interrupts import run_interruptible
 
     try:
-        asyncio.run(_serve(server, host=host, port=port, said=said, settings=settings))
+        run_interruptible(
+            _serve(server, host=host, port=port, said=said, settings=settings),
+            on_give_up=lambda: typer.echo("answers under way do not end: left behind", err=True),
+        )
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 

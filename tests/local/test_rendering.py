@@ -200,6 +200,28 @@ def test_well_formed_arguments_are_the_text_that_was_sampled(renderings, name):
     assert parsed.message["content"] is None
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": ' * 3000, "[" * 3000, r'{"a": "\ud83d"}', '{"a": ' + "9" * 5000 + "}"],
+)
+def test_arguments_that_no_template_can_write_stay_sampled(renderings, name, arguments):
+    key = "parameters" if name == "llama" else "arguments"
+    call = f'{{"name": "get_weather", "{key}": {arguments}}}'
+    text = call if name == "llama" else f"<tool_call>\n{call}\n</tool_call>"
+    messages, evidence, _ = converse(renderings[name], [(text, [USER]), ("hello", ())])
+    assert text in renderings[name].decode(evidence.token_ids)
+    renderings[name].render(messages, tools=[WEATHER_TOOL])
+
+
+@pytest.mark.parametrize("name", ["keeps", "qwen3"])
+@pytest.mark.parametrize("called", ["5", r'"\ud83d"', '""'])
+def test_a_call_of_what_is_no_name_stays_in_the_text(renderings, name, called):
+    text = f'<tool_call>\n{{"name": {called}, "arguments": {{}}}}\n</tool_call>'
+    parsed = renderings[name].parse(sampled(renderings[name], text))
+    assert (parsed.content, parsed.tool_calls) == (text, ())
+
+
 PIECES = (
     *(
         "<tool_call>",

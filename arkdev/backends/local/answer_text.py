@@ -74,10 +74,10 @@ def split_bare_call(text: str) -> tuple[str, list[CallText]]:
     """Do the same where an answer is either a text or, whole, one call with ``parameters``."""
     written = text.strip().removeprefix(PYTHON_TAG).strip()
     try:
-        document = json.loads(written)
+        document = _decoded(written)
     except ValueError:
         return text, []
-    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+    if not isinstance(document, dict) or not is_name(document.get("name")):
         return text, []
     arguments = _values_as_written(written).get("parameters")
     return (text, []) if arguments is None else ("", [CallText(document["name"], arguments)])
@@ -95,15 +95,35 @@ def read_call(text: str) -> CallText | None:
     CallText(name='f', arguments='{"name": "f", "arguments": {"a":1}')
     """
     try:
-        document = json.loads(text)
+        document = _decoded(text)
     except ValueError:
         found = _NAME.search(text)
         return CallText(found[1], text) if found else None
-    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
-        return None
-    if not document["name"]:
+    if not isinstance(document, dict) or not is_name(document.get("name")):
         return None
     return CallText(document["name"], _values_as_written(text).get("arguments", ""))
+
+
+def is_name(value: object) -> bool:
+    """Whether a function can be called so: a text of whole characters, which is not empty."""
+    return isinstance(value, str) and bool(value) and is_whole_text(value)
+
+
+def is_whole_text(text: str) -> bool:
+    """Whether no half of a surrogate pair is in it: JSON can name one, no tokenizer takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _decoded(text: str) -> Any:
+    """Return a JSON value; raise `ValueError` for what is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:  # a policy that says the same again and again
+        raise ValueError("nested too deeply") from error
 
 
 def _values_as_written(text: str) -> dict[str, str]:

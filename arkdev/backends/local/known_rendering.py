@@ -10,7 +10,7 @@ from typing import Any
 from renderers.base import ToolCallParseStatus, create_renderer, template_field_names
 from renderers.configs import config_from_name
 
-from arkdev.backends.local.answer_text import CallText, read_call, tool_call_documents
+from arkdev.backends.local.answer_text import CallText, is_name, read_call, tool_call_documents
 from arkdev.backends.local.rendering import Messages, ParsedAnswer, Tools
 from arkdev.backends.local.template_messages import template_messages
 from arkdev.backends.local.template_rendering import TemplateRendering
@@ -64,9 +64,14 @@ class KnownRendering:
     def parse(
         self, token_ids: Sequence[int], *, prompt_token_ids: Sequence[int] = ()
     ) -> ParsedAnswer:
-        """Read an answer."""
-        ids = list(token_ids)
-        parsed = self._renderer(None).parse_response(ids, prompt_ids=list(prompt_token_ids))
+        """Read an answer; as the template has it where the renderer cannot."""
+        try:
+            return self._parsed(list(token_ids), list(prompt_token_ids))
+        except CANNOT_RENDER:
+            return self._template.parse(token_ids, prompt_token_ids=prompt_token_ids)
+
+    def _parsed(self, ids: list[int], prompt_token_ids: list[int]) -> ParsedAnswer:
+        parsed = self._renderer(None).parse_response(ids, prompt_ids=prompt_token_ids)
         content = [parsed.content] if parsed.content else []
         written: list[CallText] = []
         for attempt in parsed.tool_calls:
@@ -94,10 +99,10 @@ class KnownRendering:
 def _call(attempt: Any) -> CallText | None:
     """One attempt at a tool call; None where no name can be read."""
     read = read_call(attempt.raw)
-    if attempt.status is not ToolCallParseStatus.OK:
-        if read is None and attempt.name:
-            return CallText(attempt.name, attempt.raw)
+    if not is_name(attempt.name):
         return read
+    if attempt.status is not ToolCallParseStatus.OK:
+        return CallText(attempt.name, attempt.raw) if read is None else read
     if read is not None and read.name == attempt.name and read.arguments:
         return read  # the text as it was sampled
     arguments = attempt.arguments

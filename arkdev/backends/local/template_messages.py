@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from arkdev.backends.local.answer_text import is_whole_text
 from arkdev.backends.local.rendering import Messages
 from arkdev.errors import ConfigurationError
 
@@ -13,10 +14,11 @@ from arkdev.errors import ConfigurationError
 def template_messages(messages: Messages, *, blank_broken: bool = False) -> list[dict[str, Any]]:
     """Return messages with text for content and objects for the arguments of tool calls.
 
-    Keys without a value are left out. Arguments that are no JSON object stay the text that they
-    are; with `blank_broken` they are empty objects, for templates that go through their keys,
-    where what is written of them is thrown away. Raises `ConfigurationError` for an image or other
-    content that is no text, and for a call without a name.
+    Keys without a value are left out. Arguments that are no JSON object, or one with half a
+    character in it, stay the text that they are; with `blank_broken` they are empty objects, for
+    templates that go through their keys, where what is written of them is thrown away. Raises
+    `ConfigurationError` for an image or other content that is no text, and for a call without a
+    name or with arguments of another type.
     """
     return [_message(message, blank_broken=blank_broken) for message in messages]
 
@@ -64,10 +66,23 @@ def _function(function: Any, *, blank_broken: bool) -> dict[str, Any]:
     arguments = function.get("arguments")
     if isinstance(arguments, Mapping):
         return dict(function)
-    try:
-        parsed = json.loads(arguments or "")
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, dict):
+    if not isinstance(arguments, str | None):
+        raise ConfigurationError(
+            f"a message holds a tool call whose arguments are of type {type(arguments).__name__!r}",
+            hint='write them as JSON in a text: "{\\"city\\": \\"Oslo\\"}"',
+        )
+    parsed = _object(arguments or "")
+    if parsed is not None:
         return {**function, "arguments": parsed}
     return {**function, "arguments": {} if blank_broken else arguments or ""}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object in `text`; None where there is none that can be written again."""
+    try:
+        value = json.loads(text)
+        if "\\u" in text and not is_whole_text(json.dumps(value, ensure_ascii=False)):
+            return None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

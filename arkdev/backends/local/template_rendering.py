@@ -28,6 +28,11 @@ _EMPTY_REASONING = re.compile(rf"{THINK}\s*{END_THINK}\s*")
 """Templates have it with any line breaks."""
 _LAST_EMPTY_REASONING = re.compile(rf"{_EMPTY_REASONING.pattern}\Z")
 _PROBE = "arkdev"
+_CANNOT_WRITE = (
+    *(TemplateError, ArithmeticError, AttributeError, LookupError),
+    *(RecursionError, TypeError, ValueError),
+)
+"""What templates raise for messages that they were not written for."""
 _BARE = '"parameters"'
 """In the templates that write calls as Llama 3 does."""
 
@@ -188,7 +193,7 @@ class TemplateRendering:
                 tokenize=False,
                 **switch,
             )
-        except (TemplateError, TypeError, ValueError) as error:
+        except _CANNOT_WRITE as error:
             raise ConfigurationError(
                 f"the model's chat template cannot write these messages: {error}",
                 hint="`arkdev doctor tokens --model M` shows what a template can write",

@@ -21,6 +21,7 @@ from arkdev.endpoints.answers import has_choices
 from arkdev.endpoints.event_stream import DONE, chat_chunks, event_lines, wants_usage
 from arkdev.endpoints.response_events import response_events
 from arkdev.endpoints.serving.event_sending import send_events, send_events_as_they_come
+from arkdev.endpoints.serving.faults import fault, logger
 from arkdev.endpoints.serving.replies import CREATED, Reply, ServedModel, refusal
 from arkdev.endpoints.serving.requests import RequestError
 
@@ -55,7 +56,11 @@ class ModelServer:
         app.router.add_get("/health", self._health)
         app.router.add_route("*", "/{path:.*}", self._not_found)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
+            app,
+            access_log=None,
+            logger=logger,
+            shutdown_timeout=SHUTDOWN_S,
+            handler_cancellation=True,
         )
         try:
             await self._runner.setup()
@@ -94,11 +99,12 @@ class ModelServer:
         try:
             self._check_key(request)
             seed = _seed(request)
-            body = _decode(await request.read())
+            body = _decode(await _read(request))
+            made = await reply(body, seed=seed)
         except RequestError as error:
             made = refusal(error)
-        else:
-            made = await reply(body, seed=seed)
+        except Exception as error:  # noqa: BLE001 (one request's, and no other's concern)
+            made = refusal(fault(error))
         headers = {"x-request-id": uuid4().hex}
         if made.events is not None:
             lines = _lines(made, ends_with_done=stream is _chat_stream)
@@ -110,7 +116,10 @@ class ModelServer:
             return await send_events(request, lines_of_all, duration_s=remaining_s, headers=headers)
         if remaining_s:
             await asyncio.sleep(remaining_s)
-        return _response(made)
+        response = _response(made)
+        if request.content.exception() is not None or not request.content.is_eof():
+            response.force_close()  # what was not read to its end cannot be followed by another
+        return response
 
     def _check_key(self, request: web.Request) -> None:
         if self._api_key is None:
@@ -144,8 +153,12 @@ def _is_success(reply: Reply) -> bool:
 async def _lines(reply: Reply, *, ends_with_done: bool) -> AsyncGenerator[str]:
     assert reply.events is not None
     async with aclosing(reply.events) as events:
-        async for event in events:
-            for line in event_lines([event]):
+        try:
+            async for event in events:
+                for line in event_lines([event]):
+                    yield line
+        except Exception as error:  # noqa: BLE001 (as above, once the stream has begun)
+            for line in event_lines([refusal(fault(error)).body]):
                 yield line
     if ends_with_done:
         yield DONE
@@ -175,6 +188,22 @@ def _seed(request: web.Request) -> int | None:
             code="InvalidParameter",
             param=SEED_HEADER,
         ) from None
+
+
+async def _read(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise RequestError(
+            f"the request body has more than {MAX_BODY_BYTES} bytes.",
+            code="InvalidParameter",
+            status=413,
+        ) from None
+    except web.RequestPayloadError as error:
+        said = " ".join(str(error).split())
+        raise RequestError(
+            f"the request body cannot be read: {said}.", code="InvalidParameter"
+        ) from error
 
 
 def _decode(body: bytes) -> object:

@@ -47,11 +47,12 @@ def content_from(url: str) -> str:
         return str(json.load(response)["choices"][0]["message"]["content"])
 
 
-def test_it_prints_the_url_serves_and_ends_with_130_on_ctrl_c() -> None:
+@pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_prints_the_url_serves_and_ends_with_130(interruption: signal.Signals) -> None:
     with serving("--skill", "1") as process:
         url = first_line(process)
         assert content_from(url) == "The answer is 19."
-        process.send_signal(signal.SIGINT)
+        process.send_signal(interruption)
         assert process.wait(60) == 130
 
 

@@ -84,6 +84,21 @@ def test_a_call_that_was_cut_is_not_mended():
     assert split_calls('<tool_call>\n{"na') == ('<tool_call>\n{"na', [])
 
 
+@pytest.mark.parametrize("again", ['{"a": ', "["])
+def test_a_policy_that_says_the_same_again_and_again_is_read(again):
+    deep = again * 50_000
+    call = read_call(f'{{"name": "f", "arguments": {deep}')
+    assert call.name == "f" and call.arguments.endswith(deep)
+    assert split_calls(f"<tool_call>{deep}") == (f"<tool_call>{deep}", [])
+    assert split_bare_call(deep) == (deep, [])
+
+
+def test_a_name_with_half_a_character_is_none():
+    written = r'{"name": "\ud83d", "parameters": {}}'
+    assert read_call(written) is None
+    assert split_bare_call(written) == (written, [])
+
+
 def test_a_good_call_beside_a_bad_one_is_read():
     content, calls = split_calls(f"<tool_call>oh</tool_call>\n{CALL}")
     assert (content, calls) == ("<tool_call>oh</tool_call>", [CallText("f", '{"a":1}')])

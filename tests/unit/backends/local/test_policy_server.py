@@ -1,6 +1,7 @@
 """The policy over HTTP, with the clients that people use."""
 
 import asyncio
+import functools
 import json
 from contextlib import asynccontextmanager
 
@@ -26,6 +27,10 @@ async def serving(*answers, seed=None, api_key=None, **settings):
             yield endpoint, client
     finally:
         await server.stop()
+
+
+def nested(num_levels):
+    return functools.reduce(lambda inner, _: {"a": inner}, range(num_levels), 1)
 
 
 async def chat(client, *messages, **fields):
@@ -268,6 +273,8 @@ async def test_models_health_keys_and_the_ark_path():
         ({"messages": [QUESTION], "top_p": 0}, "top_p"),
         ({"messages": [QUESTION], "repetition_penalty": 1e-300}, "repetition_penalty"),
         ("[" * 100_000, ""),
+        ({"messages": [{**QUESTION, "extra": nested(600)}]}, "messages"),
+        ({"messages": [QUESTION], "tools": [{**WEATHER, "extra": nested(600)}]}, "tools"),
     ],
 )
 async def test_odd_bodies_are_refused_by_name(body, param):
@@ -276,3 +283,32 @@ async def test_odd_bodies_are_refused_by_name(body, param):
         async with http.post(f"{client.base_url}chat/completions", data=data) as reply:
             error = (await reply.json())["error"]
     assert (reply.status, error["param"]) == (400, param)
+
+
+async def test_a_body_that_cannot_be_read_is_refused_in_the_envelope(caplog, monkeypatch):
+    monkeypatch.setattr("arkdev.endpoints.serving.server.MAX_BODY_BYTES", 1000)
+    async with serving("It rains.") as (_, client), aiohttp.ClientSession() as http:
+        url = f"{client.base_url}chat/completions"
+        packed = {"content-encoding": "gzip"}
+        async with http.post(url, data=b"not packed at all", headers=packed) as reply:
+            code = (await reply.json())["error"]["code"]
+            assert (reply.status, code) == (400, "InvalidParameter")
+        async with http.post(url, data=b" " * 2000) as reply:
+            kind = (await reply.json())["error"]["type"]
+            assert (reply.status, kind) == (413, "BadRequest")
+        assert (await chat(client)).choices[0].message.content == "It rains."
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_fault_is_told_in_the_envelope_and_in_one_line(stream, caplog):
+    async with serving("x", "It rains.") as (endpoint, client):
+        endpoint.engine.fails = RecursionError("too\ndeep")
+        with pytest.raises(openai.APIError, match="RecursionError"):
+            async for _ in await chat(client, stream=stream):
+                pass
+        endpoint.engine.fails = None
+        assert (await chat(client)).choices[0].message.content == "It rains."
+    (record,) = (record for record in caplog.records if record.name == "arkdev.serving")
+    assert record.getMessage() == "a request could not be answered: RecursionError: too deep"
+    assert record.exc_info is None

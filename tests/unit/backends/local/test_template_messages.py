@@ -24,6 +24,9 @@ def test_what_says_nothing_is_left_out_and_text_is_text():
         ('{"a": 1', '{"a": 1', {}),
         ("[1]", "[1]", {}),
         ("", "", {}),
+        (r'{"a": "\u00e9"}', {"a": "é"}, {"a": "é"}),
+        (r'{"a": "\ud83d"}', r'{"a": "\ud83d"}', {}),  # half a character
+        ('{"a": ' * 50_000, '{"a": ' * 50_000, {}),
     ],
 )
 def test_arguments_are_objects_where_they_are_and_stay_what_they_are(arguments, kept, blanked):
@@ -47,6 +50,8 @@ def test_an_image_is_refused_by_its_type():
         {"role": "user", "content": [{"type": "text"}]},
         {"role": "assistant", "tool_calls": [{"id": "a"}]},
         {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]},
+        {"role": "assistant", "tool_calls": [tool_call("f", [1])]},
+        {"role": "assistant", "tool_calls": [tool_call("f", 5)]},
     ],
 )
 def test_what_is_no_message_is_refused_with_a_hint(message):
