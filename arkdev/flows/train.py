@@ -45,6 +45,10 @@ class RestorableSaving(Saving, Protocol):
         """Put a state into the learner; return the steps done."""
         ...
 
+    def drop_later(self, step: int) -> None:
+        """Remove saved models of more steps than `step`, which are redone."""
+        ...
+
 
 class TrainingParts(Protocol):
     """What is trained (`arkdev.backends.local.opening`; tests have some without tensors)."""
@@ -122,8 +126,8 @@ async def run_train(
             async with logged_metrics(plan, run, observer) as log:
                 groups = JobGroups(plan, run, observer, log=log)
                 training = _Training(plan, run, parts, groups)
-                if plan.resumed is not None:
-                    training.take_over()
+                if saving is not None:
+                    training.take_over(saving, first_step=first_step)
                 await training.run(saving, first_step=first_step)
             return await training.outcome(validation)
 
@@ -151,8 +155,9 @@ class _Training:
     failure: JobFailedError | None = None
     was_stopped: bool = False
 
-    def take_over(self) -> None:
-        """Count what earlier parts of the run have done."""
+    def take_over(self, saving: RestorableSaving, *, first_step: int) -> None:
+        """Count what earlier parts of the run have done, and forget what is redone."""
+        saving.drop_later(first_step)
         reader = RunReader(self.folder.folder.folder)
         self.groups.steps.records.extend(records_of(reader).values())
         for event in reader.events():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
 from arkdev.backends.local.model_files import ModelFiles, resolve_model
@@ -103,7 +104,9 @@ class TrainPlan(DebugPlan):
                 "distribution that can be trained",
                 hint="--set temperature=1, or another one above 0",
             )
-        for index in sorted({i for batch in self.steps.batches() for i in batch.indices}):
+        # an epoch has every sample: later ones have no others
+        first_epoch = islice(self.steps.batches(), self.steps.steps_per_epoch)
+        for index in sorted({i for batch in first_epoch for i in batch.indices}):
             own = self.training_sample(index).sampling["temperature"]
             if own != self.temperature:
                 raise JobError(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from arkdev.errors import ExitCode, JobError, PolicyEngineError, UsageError
+from arkdev.errors import ExitCode, JobError, PolicyEngineError, RunError, UsageError
 from arkdev.flows.debug import run_debug
 from arkdev.flows.debug_plan import plan_debug
 from arkdev.flows.debug_request import DebugRequest
 from arkdev.runs.reader import RunReader
+from arkdev.runs.resume import resume_run
 from tests.integration.debugging import Quiet, numbered, write_job
-from tests.integration.training import GRADE_GOOD, Coin, planned, trained
+from tests.integration.training import GRADE_GOOD, Coin, CoinSaving, planned, trained
 from tests.integration.workspace import Workspace
 
 
@@ -252,6 +255,25 @@ def test_a_run_that_was_cut_short_goes_on_as_if_it_had_not_been(job):
     assert run.rewards == whole.rewards
     assert [line["step"] for line in run.metrics] == list(range(6))
     assert len(list(run.reader.trajectories())) == 6 * 16
+    assert (run.outcome.folder / "dropped.txt").read_text("utf-8") == "2"
+
+
+@dataclass
+class TakenMeanwhile(Coin):
+    """Another process goes on with the run while this one loads its model."""
+
+    def saving(self, folder: Path, run_id: str, *, is_stop_asked: Callable[[], bool]) -> CoinSaving:
+        self.other = resume_run(folder, from_step=2)
+        return super().saving(folder, run_id, is_stop_asked=is_stop_asked)
+
+
+def test_a_run_that_another_process_goes_on_with_meanwhile_is_left_as_it_is(job):
+    broken = Coin.with_lr(2.0)
+    broken.endpoint.change = _down_at(3)
+    folder = trained(job, broken).outcome.folder
+    with pytest.raises(RunError, match="still running"):
+        trained(job, TakenMeanwhile.with_lr(2.0), resume=folder.name)
+    assert not (folder / "dropped.txt").exists()
 
 
 def _down_at(version: int):
@@ -261,6 +283,11 @@ def _down_at(version: int):
         return answer
 
     return at
+
+
+def test_a_job_of_a_billion_steps_is_planned_at_once(job):
+    plan = planned(job, settings={"num_steps": "1e9", "lr_schedule": "cosine"})
+    assert plan.update.num_steps == len(plan.steps) == 10**9
 
 
 def test_hyperparameters_come_from_flags_then_the_workspace_then_the_job(job):

@@ -184,6 +184,9 @@ class CoinSaving:
         self.learner.counters = state["counters"]
         return int(state["step"])
 
+    def drop_later(self, step: int) -> None:
+        (self.folder / "dropped.txt").write_text(str(step), encoding="utf-8")
+
     def after_step(self, step: int, *, score: float | None, is_last: bool) -> None:
         learner = self.learner
         if (step + 1) % self.every == 0 or is_last or self.is_stop_asked():

@@ -125,8 +125,11 @@ def test_models_of_steps_that_are_redone_are_removed(base, run):
     problems = []
     assert again.restore(again.latest(problems)) == 1
     assert "weights.safetensors has" in problems[0]
+    assert folders(run, "models") == [1, 2]  # until it is known that nobody else goes on
+    again.drop_later(1)
     assert folders(run, "models") == [1]
     assert saving_of(learner_of(base), run, base).restore(None) == 0
+    again.drop_later(0)
     assert folders(run, "models") == []
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM
-from transformers.utils import logging as transformers_logging
 
 from arkdev.backends.local.endpoint import PolicyEndpoint
 from arkdev.backends.local.model_files import ModelFiles
+from arkdev.backends.local.model_loading import load_model
 from arkdev.backends.local.rendering import open_rendering
 from arkdev.backends.local.sampler.engine import TorchEngine
 from arkdev.errors import ConfigurationError
@@ -79,18 +76,6 @@ def load_policy(files: ModelFiles, settings: LoadingSettings | None = None) -> L
     return LoadedPolicy(endpoint, device, threads, num_tokens)
 
 
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Keep transformers from drawing bars for the time of the block."""
-    has_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if has_bars:
-            transformers_logging.enable_progress_bar()
-
-
 def num_threads(files: ModelFiles) -> int:
     """Return how many threads torch works fastest with."""
     if files.num_bytes < _SMALL_BYTES:
@@ -99,19 +84,16 @@ def num_threads(files: ModelFiles) -> int:
 
 
 def _loaded(files: ModelFiles, *, dtype: torch.dtype) -> Any:
-    try:
-        with quiet_loading():
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                files.folder, dtype=dtype, local_files_only=True
-            )
-            if files.adapter is not None:
-                with warnings.catch_warnings():  # of peft's, about a name of transformers
-                    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
-                    model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ConfigurationError(
-            f"the model cannot be loaded: {error}", where=str(files.folder)
-        ) from error
+    model: Any = load_model(files.folder, dtype=dtype)
+    if files.adapter is not None:
+        try:
+            with warnings.catch_warnings():  # of peft's, about a name of transformers
+                warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+                model = PeftModel.from_pretrained(model, files.adapter).merge_and_unload()
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise ConfigurationError(
+                f"the LoRA adapter cannot be loaded: {error}", where=str(files.adapter)
+            ) from error
     return model.eval().requires_grad_(False)
 
 

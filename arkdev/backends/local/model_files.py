@@ -198,6 +198,10 @@ def _weight_files(folder: Path) -> Iterator[Path]:
             return
         if (folder / index).is_file():
             names = _json(folder / index).get("weight_map") or {}
+            if not isinstance(names, dict):
+                raise ConfigurationError(
+                    "its weight_map is no object of weights and files", where=str(folder / index)
+                )
             yield from (folder / name for name in sorted(set(names.values())))
             return
 

@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 from peft import PeftModel
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
+
+from arkdev.backends.local.model_loading import load_model
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -52,11 +54,9 @@ def write_merged(folder: Path, *, adapter: Path, base: Path) -> None:
 
     The product is added in float32, so that it is rounded once.
     """
-    config = AutoConfig.from_pretrained(base, local_files_only=True)
+    model: Any = load_model(base, dtype=torch.float32)
+    config = AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
     with _quietly():
-        model = AutoModelForCausalLM.from_pretrained(
-            base, dtype=torch.float32, local_files_only=True
-        )
         merged = PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True)
         write_model(folder, merged.to(config.dtype or torch.float32), source=base)
 

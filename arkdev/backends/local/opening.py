@@ -16,7 +16,7 @@ import torch
 from arkdev.backends.local.endpoint import PolicyEndpoint
 from arkdev.backends.local.engine import GenerationEngine
 from arkdev.backends.local.learner import PolicyLearner
-from arkdev.backends.local.loading import context_tokens, num_threads, quiet_loading
+from arkdev.backends.local.loading import context_tokens, num_threads
 from arkdev.backends.local.model_files import ModelFiles
 from arkdev.backends.local.model_saving import write_model
 from arkdev.backends.local.policy import Policy
@@ -85,13 +85,12 @@ async def opened(model: TrainingModel, *, say: Callable[[str], None]) -> AsyncIt
     threads = num_threads(model.files)
     torch.set_num_threads(threads)
     torch.manual_seed(model.seed)  # new adapters are drawn at random
-    with quiet_loading():
-        policy = await asyncio.to_thread(
-            Policy.load,
-            model.files.folder,
-            lora=model.lora,
-            keeps_reference=model.update.kl_coefficient > 0,
-        )
+    policy = await asyncio.to_thread(
+        Policy.load,
+        model.files.folder,
+        lora=model.lora,
+        keeps_reference=model.update.kl_coefficient > 0,
+    )
     say(f"{model.files.name}: {_described(policy, threads)}")
     async with AsyncExitStack() as stack:
         engine = await _engine(model, policy, say=say)

@@ -23,11 +23,12 @@ from typing import Any, Literal, Self
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from arkdev.backends.local import attention
 from arkdev.backends.local.batch import TrainingSequence
 from arkdev.backends.local.head import chosen_logprobs
+from arkdev.backends.local.model_loading import load_model
 from arkdev.backends.local.packing import MicroBatch, pack
 from arkdev.backends.local.settings import LoraSettings
 from arkdev.errors import ConfigurationError
@@ -91,21 +92,11 @@ class Policy:
         Adapters are drawn from torch's generator and begin without effect.
 
         `device` is a GPU where there is one; `dtype` follows from it. `keeps_reference` is needed
-        for a KL penalty. Raises `ConfigurationError` when it is no folder of a causal model.
+        for a KL penalty. Raises what `load_model` raises.
         """
         place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         chosen = dtype or (torch.bfloat16 if place.type == "cuda" else torch.float32)
-        try:
-            model = AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=chosen if lora else torch.float32, local_files_only=True
-            )
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"no model could be loaded: {error}",
-                where=str(folder),
-                hint="name a folder in Hugging Face's layout: config.json and *.safetensors",
-            ) from error
-        model = model.to(place)
+        model: Any = load_model(folder, dtype=chosen if lora else torch.float32).to(place)
         if lora is not None:
             model = _with_adapters(model, lora)
         return cls(model, dtype=chosen, keeps_reference=keeps_reference)

@@ -82,19 +82,22 @@ class RunSaving:
         return self._checkpoints.latest(problems)
 
     def restore(self, state: TrainingState | None) -> int:
-        """Go on from a state: put it into the learner, remove models of later steps.
+        """Go on from a state: put it into the learner; nothing on the disk changes.
 
         Returns the steps done. Raises `RunError` for a state of another model.
         """
         if state is None:
-            self._models.remove_after(0)
             return 0
         state.restore(self._learner.trained)
         self._learner.policy_version = state.progress.policy_version
         self._learner.counters = dict(state.progress.counters)
         self._best = state.progress.best
-        self._models.remove_after(state.progress.step)
         return state.progress.step
+
+    def drop_later(self, step: int) -> None:
+        """Remove models of more steps than `step`, which are redone. The run must be locked: they
+        might be another process's, which goes on with it. Raises `OutputError`."""
+        self._models.remove_after(step)
 
     def after_step(self, step: int, *, score: float | None, is_last: bool) -> None:
         """Save what is due after a step, counted from 0.

@@ -171,7 +171,8 @@ def _chunk_arguments(
 def check(forward: Forward, model: Any) -> None:
     """Compare the pass with the model itself, on a few tokens, prefilled and decoded.
 
-    Raises `ConfigurationError` when they differ by more than rounding.
+    Raises `ConfigurationError` when they differ by more than rounding, and when the model's own are
+    no numbers.
     """
     base = plain_model(model)
     count = min(_CHECKED_TOKENS, forward.vocabulary_size)
@@ -183,6 +184,12 @@ def check(forward: Forward, model: Any) -> None:
             expected = model(torch.tensor([token_ids], device=base.device)).logits[0].float()
     finally:
         model.train(was_training)
+    if expected.isnan().any():
+        raise ConfigurationError(
+            f"the weights of {type(base).__name__} are damaged: the model's own answers are no "
+            "numbers",
+            hint="fetch its files again, or train from another checkpoint",
+        )
     cache = KeyValueCache(
         forward.cache_shape,
         num_slots=1,

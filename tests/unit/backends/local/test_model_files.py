@@ -67,6 +67,15 @@ def test_weights_in_parts_must_all_be_there(tmp_path):
     assert resolve_model(str(folder)).num_bytes == 8
 
 
+def test_an_index_of_another_form_is_said(tmp_path):
+    folder = write_model(tmp_path, without="model.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": ["a.safetensors"]}), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="weight_map") as caught:
+        resolve_model(str(folder))
+    assert caught.value.where == str(index)
+
+
 def test_what_is_no_model_is_said(tmp_path):
     folder = write_model(tmp_path / "model")
     (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
