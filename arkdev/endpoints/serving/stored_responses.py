@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from arkdev.endpoints.serving.requests import RequestError
+from arkdev.endpoints.serving.requests import RequestError, check_nesting
 from arkdev.errors import TranslationError
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 
@@ -95,6 +95,7 @@ def _stated(body: object) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the request body is not a JSON object.", code="InvalidParameter")
     stated = {key: value for key, value in body.items() if value is not None}
+    check_nesting(stated)
     if "input" not in stated:
         raise RequestError(
             "The required parameter `input` is missing.", code="MissingParameter", param="input"

@@ -285,6 +285,13 @@ async def test_odd_bodies_are_refused_by_name(body, param):
     assert (reply.status, error["param"]) == (400, param)
 
 
+async def test_an_input_that_is_nested_too_deeply_is_refused():
+    async with serving("It rains.") as (_, client):
+        with pytest.raises(openai.BadRequestError, match="nested") as caught:
+            await client.responses.create(model="m", input=[{**QUESTION, "extra": nested(600)}])
+    assert caught.value.param == "input"
+
+
 async def test_a_body_that_cannot_be_read_is_refused_in_the_envelope(caplog, monkeypatch):
     monkeypatch.setattr("arkdev.endpoints.serving.server.MAX_BODY_BYTES", 1000)
     async with serving("It rains.") as (_, client), aiohttp.ClientSession() as http:
