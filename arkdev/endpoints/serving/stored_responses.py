@@ -19,6 +19,15 @@ MAX_STORED_RESPONSES = 1024
 """Of more, the oldest are forgotten."""
 
 
+_NAMES = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
+"""What the translation renames."""
+
+
 @dataclass(frozen=True)
 class OpenedRequest:
     """A Responses request that has been understood, and its translation."""
@@ -32,6 +41,15 @@ class OpenedRequest:
     def previous_response_id(self) -> str | None:
         """The response that it follows."""
         return self.request.get("previous_response_id")
+
+    def refused(self, error: RequestError) -> RequestError:
+        """Return the error about the Chat request with the name that the client gave instead."""
+        name = error.param.partition(".")[0].partition("[")[0]
+        theirs = _NAMES.get(name)
+        if theirs is None or name in self.request:
+            return error
+        message = error.message.replace(f"`{error.param}`", f"`{theirs}`")
+        return RequestError(message, code=error.code, param=theirs, status=error.status)
 
     @property
     def is_stream(self) -> bool:
