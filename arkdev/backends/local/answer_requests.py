@@ -24,9 +24,6 @@ from arkdev.endpoints.serving.requests import (
 MAX_TOP_LOGPROBS = 20
 """As in OpenAI's API."""
 
-MAX_NESTING = 100
-"""Of objects and lists in messages and tools: deeper ones are more than templates can write."""
-
 MIN_TEMPERATURE = 1e-4
 """But for 0. What is colder takes the most probable token as 0 does."""
 
@@ -160,28 +157,11 @@ def _check(name: str, value: Any) -> None:
 def _check_characters(stated: Mapping[str, Any]) -> None:
     """Halves of surrogate pairs, which JSON can carry, are no characters to a tokenizer."""
     for name in ("messages", "tools"):
-        if _is_deeper(stated.get(name), MAX_NESTING):
-            raise invalid(name, f"they are nested deeper than {MAX_NESTING} levels.")
         try:
             json.dumps(stated.get(name), ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.start + 1]
             raise invalid(name, f"{half!a} is half of a character.") from None
-
-
-def _is_deeper(value: Any, limit: int) -> bool:
-    """Whether objects and lists stand in each other more than `limit` times."""
-    level = [value]
-    for _ in range(limit + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _is_whole(value: Any) -> bool:

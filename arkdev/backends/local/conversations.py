@@ -22,7 +22,8 @@ from arkdev.backends.local.rendering import AnsweredHistory, Messages, Rendering
 from arkdev.plugin.conversation import canonical
 
 MAX_TOKENS = 1 << 24
-"""What is remembered at most: about 64 MiB of ids."""
+"""What is remembered at most: 64 MiB of ids; with logprobs and what names the turns, up to half a
+gigabyte where they are short."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class Conversations:
     """Remembers turns by response id and writes the prompts that follow them; thread-safe.
 
     When more than `max_tokens` are remembered, the conversation that was used least recently is
-    forgotten; a later turn of it is rendered from its messages.
+    forgotten, and of one that alone is larger the oldest branches; a later turn of what is
+    forgotten is rendered from its messages.
     """
 
     def __init__(self, rendering: Rendering, *, max_tokens: int = MAX_TOKENS) -> None:
@@ -273,13 +275,34 @@ class Conversations:
         while self._num_tokens > self._max_tokens and len(self._trees) > 1:
             _, turns = self._trees.popitem(last=False)
             for turn in turns:
-                self._num_tokens -= len(turn.rest)
-                self._turns.pop(turn.response_id, None)
-                scope = turn.key[0]
-                if self._by_key.get(turn.key) is turn:
-                    del self._by_key[turn.key]
-                if self._latest.get(scope) is turn:
-                    del self._latest[scope]
+                self._forget(turn)
+        if self._num_tokens > self._max_tokens:
+            self._forget_branches()
+
+    def _forget_branches(self) -> None:
+        """Of the one conversation that is left, forget the oldest turns that nothing follows.
+
+        A few more than need be: the next ones have room for a while.
+        """
+        ((root, turns),) = self._trees.items()
+        followed = {turn.parent for turn in turns}
+        *before, newest = turns
+        kept = []
+        for turn in before:
+            if turn in followed or self._num_tokens <= self._max_tokens * 7 // 8:
+                kept.append(turn)
+            else:
+                self._forget(turn)
+        self._trees[root] = [*kept, newest]
+
+    def _forget(self, turn: _Turn) -> None:
+        self._num_tokens -= len(turn.rest)
+        self._turns.pop(turn.response_id, None)
+        scope = turn.key[0]
+        if self._by_key.get(turn.key) is turn:
+            del self._by_key[turn.key]
+        if self._latest.get(scope) is turn:
+            del self._latest[scope]
 
 
 def _digests(messages: Messages, *, tools: Tools | None, thinking: bool | None) -> Iterator[bytes]:

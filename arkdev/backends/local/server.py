@@ -60,6 +60,9 @@ class _ServedPolicy:
     async def responses(self, body: object, *, seed: int | None) -> Reply:
         try:
             opened = self._stored.open(body)
+        except RequestError as error:
+            return refusal(error)
+        try:
             asked = self._read(opened.chat, seed=seed)
             answer_id, follows = opened.response_id, opened.previous_response_id
             if not opened.is_stream:
@@ -71,7 +74,7 @@ class _ServedPolicy:
                 replace(asked, has_usage=True), answer_id=answer_id, previous_response_id=follows
             )
         except RequestError as error:
-            return refusal(error)
+            return refusal(opened.refused(error))
         except PolicyEngineError as error:
             return refusal(_engine_error(error))
         events = live_response(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from asyncio import InvalidStateError
 
 from aiohttp import http_exceptions, web  # noqa: TID253 - only the servers import this leaf
 
@@ -31,6 +32,8 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, _CLIENTS_OWN):
         return False
+    if isinstance(error, InvalidStateError) and record.module == "web_protocol":
+        return False  # the library's own, of a request that ends just as the server stops
     if error is not None and os.environ.get("ARKDEV_DEBUG", "") in ("", "0"):
         said = " ".join(str(error).split())
         record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}: {said}", ()

@@ -16,6 +16,9 @@ LIMIT_NAMES = ("max_new_tokens", "max_tokens", "max_completion_tokens")
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
+MAX_NESTING = 100
+"""Of objects and lists in a parameter: deeper ones are more than a chat template can write."""
+
 _TYPES = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -71,6 +74,7 @@ def check_request(body: object) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the request body is not a JSON object.", code="InvalidParameter")
     stated = {key: value for key, value in body.items() if value is not None}
+    check_nesting(stated)
     _check_messages(stated)
     _check_tools(stated)
     _check_response_format(stated.get("response_format"))
@@ -78,6 +82,23 @@ def check_request(body: object) -> dict[str, Any]:
         if name in stated and not is_valid(stated[name]):
             raise invalid(name, f"expected {expected}, got {stated[name]!r}.")
     return stated
+
+
+def check_nesting(stated: dict[str, Any]) -> None:
+    """Raise `RequestError` for a parameter that is nested deeper than `MAX_NESTING`."""
+    for name, value in stated.items():
+        level = [value]
+        for _ in range(MAX_NESTING + 1):
+            level = [
+                inner
+                for outer in level
+                if isinstance(outer, (dict, list))
+                for inner in (outer.values() if isinstance(outer, dict) else outer)
+            ]
+            if not level:
+                break
+        else:
+            raise invalid(name, f"it is nested deeper than {MAX_NESTING} levels.")
 
 
 def _check_messages(body: dict[str, Any]) -> None:

@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from arkdev.endpoints.serving.requests import RequestError
+from arkdev.endpoints.serving.requests import RequestError, check_nesting
 from arkdev.errors import TranslationError
 from arkdev.plugin.responses import chat_body_of_responses, response_of_answer
 
 MAX_STORED_RESPONSES = 1024
 """Of more, the oldest are forgotten."""
+
+
+_NAMES = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
+"""What the translation renames."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,15 @@ class OpenedRequest:
     def previous_response_id(self) -> str | None:
         """The response that it follows."""
         return self.request.get("previous_response_id")
+
+    def refused(self, error: RequestError) -> RequestError:
+        """Return the error about the Chat request with the name that the client gave instead."""
+        name = error.param.partition(".")[0].partition("[")[0]
+        theirs = _NAMES.get(name)
+        if theirs is None or name in self.request:
+            return error
+        message = error.message.replace(f"`{error.param}`", f"`{theirs}`")
+        return RequestError(message, code=error.code, param=theirs, status=error.status)
 
     @property
     def is_stream(self) -> bool:
@@ -95,6 +113,7 @@ def _stated(body: object) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the request body is not a JSON object.", code="InvalidParameter")
     stated = {key: value for key, value in body.items() if value is not None}
+    check_nesting(stated)
     if "input" not in stated:
         raise RequestError(
             "The required parameter `input` is missing.", code="MissingParameter", param="input"

@@ -228,6 +228,24 @@ def test_the_least_recently_used_conversation_is_forgotten():
     assert talk.conversations.turn(last) is not None
 
 
+def test_of_a_conversation_with_endless_branches_the_oldest_are_forgotten():
+    talk = Talk(max_tokens=200)
+    first, answer, root = talk.turn([USER], "he llo <end>", says="hello")
+    for _ in range(100):
+        history = [USER, answer, TOOL]
+        prompt, said, branch = talk.turn(history, "o k <end>", previous_response_id=root)
+        prompt, _, leaf = talk.turn([*history, said, USER], "d <end>", previous_response_id=branch)
+        assert prompt.token_ids[: len(first.token_ids)] == first.token_ids
+        assert prompt.follows == branch
+        assert talk.conversations.num_tokens <= 200
+    assert talk.conversations.turn(root) is not None and talk.conversations.turn("r2") is None
+    kept = talk.conversations.turn(leaf)
+    assert (kept.prompt_token_ids, talk.rendering.decode(kept.token_ids)) == (
+        prompt.token_ids,
+        talk.rendering.decode(talk.rendering.ids("d <end>")),
+    )
+
+
 def test_many_threads_talk_at_once():
     talk = Talk(max_tokens=2000)
     failures = []

@@ -285,6 +285,36 @@ async def test_odd_bodies_are_refused_by_name(body, param):
     assert (reply.status, error["param"]) == (400, param)
 
 
+async def test_an_input_that_is_nested_too_deeply_is_refused():
+    async with serving("It rains.") as (_, client):
+        with pytest.raises(openai.BadRequestError, match="nested") as caught:
+            await client.responses.create(model="m", input=[{**QUESTION, "extra": nested(600)}])
+    assert caught.value.param == "input"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": "\ud83d"}, "input"),
+        ({"input": []}, "input"),
+        ({"input": "q" * 1000}, "input"),
+        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"reasoning": {"effort": "low"}}, "reasoning.effort"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"temperature": 3}, "temperature"),
+    ],
+)
+async def test_what_a_response_cannot_be_is_said_by_the_names_of_its_api(fields, param):
+    async with serving("It rains.") as (_, client), aiohttp.ClientSession() as http:
+        for stream in (False, True):
+            body = json.dumps({"input": "q", "stream": stream, **fields})
+            async with http.post(f"{client.base_url}responses", data=body) as reply:
+                error = (await reply.json())["error"]
+            assert (reply.status, error["param"]) == (400, param)
+            assert f"`{param}`" in error["message"] or "context" in error["message"]
+
+
 async def test_a_body_that_cannot_be_read_is_refused_in_the_envelope(caplog, monkeypatch):
     monkeypatch.setattr("arkdev.endpoints.serving.server.MAX_BODY_BYTES", 1000)
     async with serving("It rains.") as (_, client), aiohttp.ClientSession() as http:
