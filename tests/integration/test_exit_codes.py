@@ -65,11 +65,11 @@ def test_a_bad_flag_is_2(arkdev: Command, arguments: tuple[str, ...]) -> None:
 def test_a_dead_endpoint_is_4_at_once_and_leaves_no_run(
     workspace: Workspace, arkdev: Command
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    started = time.monotonic()
-    told = arkdev("test", "plugin", "--endpoint", f"http://127.0.0.1:{port}/v1", "--model", "m")
+    with socket.socket() as taken:  # as long as it is, nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        started = time.monotonic()
+        told = arkdev("test", "plugin", "--endpoint", f"http://127.0.0.1:{port}/v1", "--model", "m")
     assert time.monotonic() - started < 30
     assert (told.exit_code, told.out) == (4, "")
     assert f"no connection to 127.0.0.1:{port}: Connection refused" in told.err
