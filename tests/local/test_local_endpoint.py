@@ -365,4 +365,4 @@ def test_serve_says_what_it_serves_and_ends_on_ctrl_c(workspace):
         assert process.wait(60) == 130
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
