@@ -154,7 +154,7 @@ async def test_a_sync_plugin_runs_in_a_thread():
     @rollout
     def blocking(context, proxy, sample):
         in_thread.append(threading.current_thread() is not threading.main_thread())
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=300)
 
     barrier = threading.Barrier(2)
     await asyncio.gather(blocking({}, None, SAMPLE), blocking({}, None, SAMPLE))

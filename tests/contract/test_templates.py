@@ -213,7 +213,7 @@ def test_a_rollout_file_runs_on_its_own(demo: Workspace) -> None:
         env=demo.environment(),
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
     assert process.returncode == 0, process.stderr
     # first one sample: its conversation, then the grader; then the average over many

@@ -280,7 +280,7 @@ async def test_one_client_wrapped_by_many_rollouts_never_mixes_their_turns(is_as
     @observe()
     def synchronous(context, proxy, sample):
         begin(proxy)
-        barrier.wait(timeout=60)
+        barrier.wait(timeout=300)
         for turn in range(3):
             shared.chat.completions.create(**own_question(sample, turn))
 

@@ -113,7 +113,7 @@ def test_only_the_container_of_a_call_that_takes_too_long_is_gone(workspace):
 async def test_ctrl_c_leaves_no_container(workspace, engine):
     run = await running_here(engine, workspace)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=120)
+    run.communicate(timeout=300)
     assert run.returncode == ExitCode.INTERRUPTED
     assert await left_of(engine, workspace) == []
 
@@ -121,11 +121,11 @@ async def test_ctrl_c_leaves_no_container(workspace, engine):
 async def test_what_kill_9_leaves_is_removed_by_the_next_run_which_says_so(workspace, engine):
     run = await running_here(engine, workspace)
     run.kill()
-    run.communicate(timeout=120)
+    run.communicate(timeout=300)
     assert await left_of(engine, workspace)
     workspace.write("plugins/rollout.py", ROLLOUT)
     again = workspace.start("test", "plugin", "--faas", "--faas-engine", "container")
-    _, said = again.communicate(timeout=240)
+    _, said = again.communicate(timeout=300)
     assert "removed what an arkdev that was killed had left: " in said.decode()
     assert await left_of(engine, workspace) == []
 

@@ -16,7 +16,7 @@ def test_the_benchmark_of_tapes_replays_what_it_records():
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -34,7 +34,7 @@ def test_the_harness_benchmark_measures_arkdev_itself():
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -51,7 +51,7 @@ def test_the_traffic_benchmark_measures_every_library():
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -68,7 +68,7 @@ def test_a_run_with_a_fifth_of_its_calls_faulty_accounts_for_every_rollout():
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -90,7 +90,7 @@ def test_the_benchmark_of_the_watch_for_stalls_measures_with_and_without():
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -107,7 +107,7 @@ def test_the_regrading_benchmark_grades_every_trajectory():
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -124,7 +124,7 @@ def test_the_tracing_benchmark_counts_every_span():
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -138,7 +138,7 @@ def test_checking_data_takes_flat_memory():
         [*(sys.executable, str(ROOT / "benchmarks" / "data.py"), "--json"), *("--mb", "12")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr
@@ -156,7 +156,7 @@ def test_debugging_a_job_runs_what_a_test_of_its_plugins_runs():
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert told.returncode == 0, told.stderr

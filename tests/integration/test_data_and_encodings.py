@@ -164,7 +164,7 @@ def test_json_is_utf_8_without_colour_under_any_code_page(workspace: Workspace) 
 def test_help_in_a_pipe_needs_no_unicode(workspace: Workspace, arguments: tuple[str, ...]) -> None:
     process = workspace.start(*arguments, PYTHONIOENCODING="cp1252")
     cat = subprocess.run(["cat"], stdin=process.stdout, capture_output=True, check=True)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=300)
     assert (process.returncode, said) == (0, b"")
     assert b"Usage: arkdev" in cat.stdout
 
@@ -172,7 +172,7 @@ def test_help_in_a_pipe_needs_no_unicode(workspace: Workspace, arguments: tuple[
 def communicate(workspace: Workspace, *arguments: str, **environment: str) -> tuple[bytes, bytes]:
     """Run `arkdev *arguments` to its end, which must be a success; return stdout and stderr."""
     process = workspace.start(*arguments, **environment)
-    told, said = process.communicate(timeout=60)
+    told, said = process.communicate(timeout=300)
     assert process.returncode == 0, said.decode(errors="replace")
     return told, said
 

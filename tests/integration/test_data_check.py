@@ -208,7 +208,7 @@ def test_the_locale_changes_no_word_of_the_report(tmp_path: Path) -> None:
     told = []
     for locale in (C_LOCALE, {"LC_ALL": "C.UTF-8"}):
         process = workspace.start("data", "check", "--json", **locale)
-        out, said = process.communicate(timeout=30)
+        out, said = process.communicate(timeout=300)
         assert process.returncode == 0, said
         told.append(out)
     assert told[0] == told[1]

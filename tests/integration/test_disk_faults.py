@@ -50,7 +50,7 @@ def test_a_run_folder_that_cannot_be_written_any_more(workspace: Workspace, name
         cwd=workspace.root,
         capture_output=True,
         env=workspace.environment(),
-        timeout=60,
+        timeout=300,
         check=False,
         preexec_fn=few_descriptors,
     )
@@ -75,7 +75,7 @@ def test_output_without_space(workspace: Workspace, command: str) -> None:
         cwd=workspace.root,
         capture_output=True,
         env=workspace.environment(),
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert process.returncode == 1

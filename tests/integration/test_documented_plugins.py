@@ -118,7 +118,7 @@ def test_the_documented_tests_pass(documented: Workspace) -> None:
         env=documented.environment(PYTHONPATH=f"{documented.root}:{':'.join(sys.path)}"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout + done.stderr

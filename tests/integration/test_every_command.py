@@ -200,7 +200,7 @@ def test_help_has_an_example(arkdev: Command, name: str) -> None:
 def test_login_asks_nothing_without_a_terminal(workspace: Workspace) -> None:
     """Field case 9.2: it ends at once with 2 and names what to do."""
     process = workspace.start("login")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 2
     assert b"not built yet" in said
 

@@ -65,11 +65,11 @@ def test_a_bad_flag_is_2(arkdev: Command, arguments: tuple[str, ...]) -> None:
 def test_a_dead_endpoint_is_4_at_once_and_leaves_no_run(
     workspace: Workspace, arkdev: Command
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    started = time.monotonic()
-    told = arkdev("test", "plugin", "--endpoint", f"http://127.0.0.1:{port}/v1", "--model", "m")
+    with socket.socket() as taken:  # as long as it is, nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        started = time.monotonic()
+        told = arkdev("test", "plugin", "--endpoint", f"http://127.0.0.1:{port}/v1", "--model", "m")
     assert time.monotonic() - started < 30
     assert (told.exit_code, told.out) == (4, "")
     assert f"no connection to 127.0.0.1:{port}: Connection refused" in told.err
@@ -129,7 +129,7 @@ def test_an_endpoint_that_goes_away_in_the_middle_is_4(workspace: Workspace) -> 
 def test_init_over_an_existing_folder_asks_nothing(workspace: Workspace) -> None:
     before = sorted(workspace.root.rglob("*"))
     process = workspace.start("init", ".", "--template", "rl_demo")
-    told, said = process.communicate(timeout=60)
+    told, said = process.communicate(timeout=300)
     assert (process.returncode, told) == (2, b"")
     assert b"is not empty; nothing was changed" in said
     assert b"hint: give the name of a new folder" in said

@@ -499,7 +499,7 @@ def test_an_interrupted_run_leaves_nothing_and_goes_on_where_it_was(workspace):
     while not (log.exists() and groups.exists()) and time.monotonic() < limit:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate(timeout=300)
     assert run.returncode == ExitCode.INTERRUPTED
     printed = RunReader(workspace.root / "r").logs()
     pids = {int(line.text.split()[1]) for line in printed if line.text.startswith("pid")}

@@ -207,7 +207,7 @@ def test_what_one_that_was_killed_while_it_started_left_is_removed(workspace, ar
             break
         time.sleep(0.05)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     (left,) = folder.iterdir()
     told = arkdev("faas", "status")
     assert f"removed what the deployment {left.name} left" in told.err
@@ -221,7 +221,7 @@ def test_one_in_the_foreground_ends_with_130_and_leaves_nothing(workspace, arkde
     assert post(function_of(kept)["url"], REQUEST)[1]["result"]["reward"] == 0.5
     pids = instances_of(kept)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"stopped; nothing of it is left" in said
     for pid in pids:

@@ -171,7 +171,7 @@ def served() -> Iterator[str]:
         yield document["url"]
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 @pytest.mark.parametrize("rollout", ["weather_rollout", "async_weather_rollout", "raw_rollout"])

@@ -87,7 +87,7 @@ def test_ctrl_c_ends_at_once_with_whole_lines(sleeping: Sleeping) -> None:
     process, out = sleeping.process, sleeping.out
     children = children_of(process.pid)
     process.send_signal(signal.SIGINT)
-    told, said = process.communicate(timeout=60)
+    told, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert told == b""
     assert b"Traceback" not in said
@@ -127,7 +127,7 @@ def test_ctrl_c_ends_the_programs_that_plugins_started(workspace: Workspace) -> 
         programs = children_of(process.pid)
         assert len(programs) == 2
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     finally:
         process.kill()
         process.communicate()

@@ -123,7 +123,7 @@ def test_the_served_endpoints_document_is_the_published_one(
         document = json.loads(process.stdout.readline())
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=300)
     check(document, published(arkdev, "endpoint-serve"))
 
 
@@ -138,7 +138,7 @@ def test_the_documents_of_a_deployment_are_the_published_ones(
         check(kept, published(arkdev, "faas-up"))
         sample = {"messages": [{"role": "user", "content": "?"}]}
         body = json.dumps({"sample": sample, "trajectory": {"messages": []}}).encode()
-        with urlopen(kept["functions"][0]["url"], body, timeout=30) as response:
+        with urlopen(kept["functions"][0]["url"], body, timeout=60) as response:
             assert response.status == 200
         status = arkdev("faas", "status", "--json").document
         check(status, published(arkdev, "faas-status"))

@@ -44,7 +44,7 @@ def shell(workspace: Workspace, command: str) -> subprocess.CompletedProcess[byt
         cwd=workspace.root,
         capture_output=True,
         env=workspace.environment(),
-        timeout=30,
+        timeout=300,
         check=False,
     )
 

@@ -172,7 +172,7 @@ def on_a_terminal(workspace: Workspace, *arguments: str) -> tuple[str, int]:
             break
         shown += data
     os.close(here)
-    return shown.decode("utf-8", "replace"), process.wait(timeout=60)
+    return shown.decode("utf-8", "replace"), process.wait(timeout=300)
 
 
 def test_what_is_logged_is_one_line_of_json_each(logging_workspace: Workspace) -> None:

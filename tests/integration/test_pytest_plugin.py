@@ -103,7 +103,7 @@ def run_pytest(
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), site]), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -274,7 +274,7 @@ def test_pytest_is_not_slowed_where_nothing_of_it_is_used(tmp_path: Path) -> Non
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), entry_points(tmp_path)])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -41,7 +41,7 @@ def python(workspace: Workspace, *arguments: str, stdin: str = "", **changes: st
         env=workspace.environment(**changes),
         input=stdin.encode(),
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -396,7 +396,7 @@ def test_a_judge_made_when_its_module_is_imported_is_answered_offline(
     library = imports.split()[-3]
     pytest.importorskip(library)
     workspace.write("plugins/grader.py", JUDGE.format(imports=imports, judge=judge))
-    told, said = workspace.start("test", "plugin", "--json").communicate(timeout=60)
+    told, said = workspace.start("test", "plugin", "--json").communicate(timeout=300)
     document = json.loads(told)
     assert document["summary"]["reward"]["mean"] == 1.0, said
     assert document["judge_calls"] == 1

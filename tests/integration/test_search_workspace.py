@@ -329,7 +329,7 @@ def test_the_server_ends_with_its_process(root: Path, end: str) -> None:
         else:
             process.stdin.write("\n")
             process.stdin.flush()
-        process.wait(timeout=60)
+        process.wait(timeout=300)
         assert process.returncode == (-signal.SIGKILL if end == "kill" else 0)
     assert wait_until(lambda: not is_running(server))
 

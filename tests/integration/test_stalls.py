@@ -107,7 +107,7 @@ def interrupt_when_told(process: subprocess.Popen[bytes]) -> None:
         assert line, told
         told += line
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def check_blocking_line(workspace: Workspace, line: str, *, called: str, url: str) -> None:

@@ -458,7 +458,7 @@ def test_texts_in_a_set_come_in_the_same_order(
     workspace.samples("ok")
     workspace.write("plugins/rollout.py", source)
     recording = workspace.start("test", "plugin", "--record", "tape.jsonl")
-    _, err = recording.communicate(timeout=60)
+    _, err = recording.communicate(timeout=300)
     assert recording.returncode == 0, err
     told = replayed(arkdev)
     assert told.exit_code == 0, told.out + told.err
@@ -476,7 +476,7 @@ def test_an_interrupted_recording_names_no_way_to_go_on(
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    err = " ".join(process.communicate(timeout=60)[1].decode("utf-8").split())
+    err = " ".join(process.communicate(timeout=300)[1].decode("utf-8").split())
     assert "--resume" not in err
     assert "the tape is good for the samples that came to their end" in err
 
@@ -679,7 +679,7 @@ def test_an_interrupted_replay_ends_its_processes(workspace: Workspace, arkdev: 
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert b"interrupted" in err and b"--resume" not in err
     with pytest.raises(ProcessLookupError):

@@ -177,7 +177,7 @@ def test_plain_python_is_told_to_use_arkdev_run(workspace):
         env=workspace.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1
     assert "a script that arkdev runs: `arkdev run FILE`" in done.stderr

@@ -146,7 +146,7 @@ def test_programs_of_plugins_that_ran_out_of_time_end_with_the_command(
     workspace.write("plugins/rollout.py", LEAVES_A_PROGRAM)
     workspace.samples("hello")
     process = workspace.start("test", "plugin")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 1
     assert b"ended 4 programs that plugins had started" in said
     pids = (workspace.root / "pids").read_text(encoding="utf-8").split()

@@ -80,6 +80,6 @@ def test_the_extra_local_names_all_that_training_here_imports():
         text=True,
         cwd=_ROOT,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr

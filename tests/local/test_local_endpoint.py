@@ -359,10 +359,10 @@ def test_serve_says_what_it_serves_and_ends_on_ctrl_c(workspace):
         )
         body = json.dumps({"messages": [QUESTION], "max_tokens": 5}).encode()
         url = f"{document['url']}/chat/completions"
-        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=30) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as response:
             assert json.load(response)["usage"]["completion_tokens"] <= 5
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=300)

@@ -43,11 +43,18 @@ JOB = {
     },
 }
 PLUGINS = '''
+import time
+from pathlib import Path
+
 from arkdev import rollout, single_grader
+
+HOLD = Path(__file__).parents[1] / "hold"
 
 
 @rollout
 def ask(context, proxy, sample):
+    while context.current_training_step and HOLD.exists():
+        time.sleep(0.01)
     client = proxy.rollout_client()
     client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
 
@@ -225,11 +232,14 @@ def test_a_training_in_the_background_is_watched_and_stopped_and_goes_on(workspa
     assert "nowhere" in refused.stderr
     assert not list((workspace / "runs").iterdir())
 
+    hold = workspace / "hold"
+    hold.touch()  # it must not be over before it is asked to stop
     started = arkdev(*TRAIN, "--detach", "--json")
     assert started.returncode == 0, started.stderr
     document = json.loads(started.stdout)
     run_id, folder = document["run"], Path(document["folder"])
     assert arkdev("stop", "mcj", run_id).returncode == 0
+    hold.unlink()
     watched = arkdev("watch", run_id, "--json")
     lines = [json.loads(line) for line in watched.stdout.splitlines()]
     assert (watched.returncode, lines[-1]["status"]) == (1, "stopped")

@@ -170,7 +170,7 @@ def test_ctrl_c_keeps_the_last_checkpoint_and_says_how_to_go_on(arkdev: Command)
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     (folder,) = Path("runs").iterdir()
     assert f"go on with it: arkdev train --resume {folder.name}" in err.decode()

@@ -72,11 +72,11 @@ def test_json_is_one_document_on_standard_output(capsys: pytest.CaptureFixture[s
 
 
 def test_nothing_there_is_exit_code_4(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = ["endpoint", "check", f"http://127.0.0.1:{port}/v1", "--model", "m1"]
-    assert run(arguments) == 4
+    with socket.socket() as taken:  # as long as it is, nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        arguments = ["endpoint", "check", f"http://127.0.0.1:{port}/v1", "--model", "m1"]
+        assert run(arguments) == 4
     told = capsys.readouterr()
     assert told.out == "" and f"127.0.0.1:{port}" in told.err and "Traceback" not in told.err
     assert "asking for a chat call ... \nerror: " in told.err

@@ -32,7 +32,7 @@ def serving(*flags: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

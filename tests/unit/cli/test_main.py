@@ -128,7 +128,7 @@ def test_ctrl_c_exits_with_130_and_no_traceback() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in told
 
@@ -140,13 +140,13 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
     process.stdout.close()
     told = process.stderr.read()
     process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=300) == 141
     assert told == ""
 
 
 def test_another_broken_pipe_is_not_taken_for_a_closed_output() -> None:
     process = start('raise BrokenPipeError(32, "a socket")')
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == 70
     assert "a socket" in told
 
@@ -172,7 +172,7 @@ def test_the_shell_completes_commands_and_values(words: str, place: int, offered
         capture_output=True,
         encoding="utf-8",
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert offered in completed.stdout.split()
 

@@ -132,7 +132,7 @@ def run_program(cwd: Path, *arguments: str, encoding: str) -> subprocess.Complet
         env=environment,
         capture_output=True,
         check=False,
-        timeout=20,
+        timeout=300,
     )
 
 
@@ -163,4 +163,4 @@ def test_reader_that_goes_away_ends_nothing_loudly(tmp_path):
         process.stdout.close()
         with process.stderr:
             assert process.stderr.read() == b""
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0

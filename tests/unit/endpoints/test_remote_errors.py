@@ -43,14 +43,15 @@ async def failure(url, *, timeout_s=60.0, **spec):
     return error
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@pytest.fixture
+def port():
+    """A port at which nobody listens, kept from others."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
-async def test_a_refused_connection_names_host_and_port_and_what_to_check():
-    port = free_port()
+async def test_a_refused_connection_names_host_and_port_and_what_to_check(port):
     error = await failure(f"http://127.0.0.1:{port}/v1")
     assert isinstance(error, EndpointUnreachableError)
     assert f"127.0.0.1:{port}" in error.message
@@ -58,14 +59,13 @@ async def test_a_refused_connection_names_host_and_port_and_what_to_check():
     assert "--endpoint" in error.hint
 
 
-async def test_a_scripted_server_that_is_down_says_how_to_start_it():
-    port = free_port()
+async def test_a_scripted_server_that_is_down_says_how_to_start_it(port):
     error = await failure(f"http://127.0.0.1:{port}/v1", family="scripted")
     assert f"arkdev endpoint serve scripted --port {port}" in error.hint
 
 
-async def test_a_named_endpoint_that_is_down_says_where_it_was_defined():
-    error = await failure(f"http://127.0.0.1:{free_port()}", source="arkworkspace.toml")
+async def test_a_named_endpoint_that_is_down_says_where_it_was_defined(port):
+    error = await failure(f"http://127.0.0.1:{port}", source="arkworkspace.toml")
     assert "base_url in arkworkspace.toml" in error.hint
 
 

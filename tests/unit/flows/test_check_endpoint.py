@@ -165,16 +165,14 @@ async def test_a_web_page_ends_the_check() -> None:
 
 
 async def test_nothing_there_is_unreachable() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with pytest.raises(EndpointUnreachableError) as caught:
-        await check_endpoint(spec_of(f"http://127.0.0.1:{port}/v1"), progress=CheckProgress())
-    assert caught.value.exit_code == 4
-    with pytest.raises(EndpointUnreachableError):
-        await check_endpoint(
-            spec_of(f"http://127.0.0.1:{port}/v1", model=None), progress=CheckProgress()
-        )
+    with socket.socket() as taken:  # as long as it is, nobody else listens there
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(EndpointUnreachableError) as caught:
+            await check_endpoint(spec_of(url), progress=CheckProgress())
+        assert caught.value.exit_code == 4
+        with pytest.raises(EndpointUnreachableError):
+            await check_endpoint(spec_of(url, model=None), progress=CheckProgress())
 
 
 async def test_a_server_that_is_silent_on_one_thing_is_unknown_in_that_alone(

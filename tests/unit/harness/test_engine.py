@@ -50,7 +50,7 @@ async def test_exactly_as_many_sync_rollouts_as_slots_run_at_once(size):
     @rollout
     def meets_the_others(context, proxy, sample):
         with occupancy:
-            barrier.wait(timeout=60)
+            barrier.wait(timeout=300)
 
     async with running() as run:
         await run.samples(meets_the_others, lines=[LINE] * 2 * size, concurrency=size)

@@ -84,7 +84,7 @@ def test_the_locale_changes_nothing(workspace: Path, file: str, locale: str) -> 
         env=env,
         cwd=workspace.parent,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace")

@@ -39,7 +39,7 @@ def test_a_client_built_inside_an_attempt_is_counted_with_its_cost(name):
     with meter.running(), inside(Noted()) as attempt:
         getattr(openai, name)(**NOWHERE)
     assert meter.num_built == 1
-    assert 0 < meter.total_s < 5
+    assert 0 < meter.total_s < 60
     assert attempt.notes == [("client_built_per_rollout", name)]
 
 

@@ -58,7 +58,7 @@ def test_the_shipped_files_are_what_the_script_makes(tmp_path: Path, template: s
             source / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.jsonl")
         )
     command = [sys.executable, "-m", "data.make_data"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
     for name in FILES[template]:
         assert (tmp_path / "data" / name).read_bytes() == (source / "data" / name).read_bytes()
 

@@ -291,7 +291,7 @@ async def test_max_concurrent_rollouts_are_under_way_at_once(
     together = threading.Barrier(4)
 
     def policy(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        together.wait(timeout=60)
+        together.wait(timeout=300)
         return says("26摄氏度")
 
     server.policy = policy
