@@ -134,6 +134,7 @@ def _document(found: JobPlan, *, rows: list[dict[str, str]], exit_code: int) -> 
             for row in found.differences
         ],
         "notes": list(found.notes),
+        "problems": [{"where": one.where, "message": one.message} for one in found.problems],
     }
 
 

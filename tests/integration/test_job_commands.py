@@ -127,9 +127,11 @@ def test_what_stops_a_training_here_is_told_by_its_plan(
     workspace: Workspace, arkdev: Command, setting: str, said: str
 ) -> None:
     workspace.write("arkworkspace.toml", f"[train.local]\n{setting}\n")
-    told = arkdev("plan", "--backend", "local")
+    told = arkdev("plan", "--backend", "local", "--json")
     assert told.exit_code == 2
     assert said in told.err and "arkworkspace.toml:2" in told.err
+    [problem] = told.document["problems"]
+    assert said in problem["message"] and "arkworkspace.toml:2" in problem["where"]
 
 
 def test_a_job_with_problems_is_not_planned(workspace: Workspace, arkdev: Command) -> None:
