@@ -216,7 +216,7 @@ class PlanRow(TypedDict):
     key: str
     value: str
     origin: str
-    """``file``, ``default``, ``inferred`` or ``flag``."""
+    """``file``, ``default``, ``inferred``, ``flag`` or ``workspace``."""
     where: str
     support: str
     """``used``, ``partly``, ``recorded`` or ``refused``."""
@@ -233,6 +233,14 @@ class DifferenceRow(TypedDict):
     remote: str
 
 
+class PlanProblemRow(TypedDict):
+    """Why a job cannot run on the plan's backend."""
+
+    where: str
+    """file:line, or a flag."""
+    message: str
+
+
 class JobPlanDocument(_Document):
     """``arkdev plan --backend B --json``."""
 
@@ -244,6 +252,7 @@ class JobPlanDocument(_Document):
     keys: list[PlanRow]
     differences: list[DifferenceRow]
     notes: list[str]
+    problems: list[PlanProblemRow]
 
 
 class HyperparameterRow(TypedDict):

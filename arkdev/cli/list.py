@@ -47,6 +47,7 @@ def mcj(
         str | None,
         typer.Option(
             "--customization_type",
+            "--customization-type",
             "-t",
             metavar="METHOD,...",
             help="Jobs of these training methods; RL stands for all of reinforcement learning.",

@@ -21,7 +21,8 @@ Examples:
   arkdev plan jobs/grpo.yaml --backend local --json
 
 \b
-Exit codes: 0 every key counts or is said not to, 2 the backend would pass over a key."""
+Exit codes: 0 every key counts or is said not to, 2 the backend would pass over a key or
+cannot run with a value."""
 
 _STYLES = {"used": "green", "partly": "yellow", "recorded": "dim", "refused": "bold red"}
 
@@ -133,6 +134,7 @@ def _document(found: JobPlan, *, rows: list[dict[str, str]], exit_code: int) -> 
             for row in found.differences
         ],
         "notes": list(found.notes),
+        "problems": [{"where": one.where, "message": one.message} for one in found.problems],
     }
 
 

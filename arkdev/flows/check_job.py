@@ -185,11 +185,9 @@ def _parts_of_invalid(
     if isinstance(graders, list):
         named += [(item, (above, "graders", index)) for index, item in enumerate(graders)]
     for value, key in named:
-        try:
-            wrapper = PipelinePluginWrapper.model_validate(value)
-        except ValidationError:
-            continue
-        plugins.append((plugin_reference(wrapper, where=place(key)), key[1] == "rollout"))
+        wrapper = _plugin_of(value)
+        if wrapper is not None:
+            plugins.append((plugin_reference(wrapper, where=place(key)), key[1] == "rollout"))
     files = []
     for name in ("training_set", "validation_set"):
         names = part_of(part_of(part_of(whole, "data"), name), "local_files")
@@ -199,6 +197,25 @@ def _parts_of_invalid(
                 with suppress(ValueError):  # told already
                     files.append((root / local_path(text), where))
     return _Parts(tuple(plugins), tuple(files))
+
+
+def _plugin_of(value: Any) -> PipelinePluginWrapper | None:
+    """The plugin that a part of the pipeline names; without its other keys where one is wrong."""
+    plugin = part_of(value, "plugin")
+    is_function = isinstance(plugin, str) or callable(plugin)
+    function = plugin if is_function else part_of(plugin, "python_func")
+    given = [part_of(level, "envs") for level in (plugin, value)]
+    envs = {
+        name: text
+        for level in given
+        if isinstance(level, dict)
+        for name, text in level.items()
+        if isinstance(text, str)
+    }
+    for form in (value, {"plugin": function, "envs": envs}):
+        with suppress(ValidationError):
+            return PipelinePluginWrapper.model_validate(form)
+    return None
 
 
 def _slow_plugin(

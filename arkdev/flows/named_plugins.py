@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arkdev.errors import ConfigurationError, JobError, UsageError
+from arkdev.flows.environment import environment
 from arkdev.flows.test_request import PluginTestRequest
 from arkdev.harness.grading import Grader
 from arkdev.job.job import Job, PluginReference
@@ -82,10 +83,14 @@ def _grader_of_job(reference: PluginReference, *, root: Path) -> Grader:
 
 
 def plugin_of_job(reference: PluginReference, *, root: Path, is_rollout: bool) -> LoadedPlugin:
-    """Load a plugin that the job names; what is wrong with it is also at the job's line."""
+    """Load a plugin that the job names; what is wrong with it is also at the job's line.
+
+    Its variables are set while its module is imported, as they are in a function.
+    """
     try:
-        loaded = require_kind(load_plugin(reference.reference, root=root), is_rollout=is_rollout)
-        return _with_runtime(loaded, reference)
+        with environment(reference.envs):
+            loaded = load_plugin(reference.reference, root=root)
+        return _with_runtime(require_kind(loaded, is_rollout=is_rollout), reference)
     except ConfigurationError as error:
         places = [error.where, f"named in {reference.where}" if reference.where else ""]
         error.where = ", ".join(place for place in places if place).removeprefix("named in ")

@@ -23,13 +23,16 @@ _MISSING = object()
 
 
 def find_resumable(runs: Path, name: str, *, kind: str) -> RunReader:
-    """Find the run called `name` (see `find_run`).
+    """Find the run called `name` (see `find_run`); ``latest`` is the newest of its kind.
 
     Raises `RunError` when there is none, or when it is finished, alive, of another kind or schema.
     """
-    reader = RunReader(find_run(runs, name))
+    reader = RunReader(find_run(runs, name, is_wanted=lambda run: run.kind == kind))
     if reader.manifest.kind != kind:
-        raise RunError(f"run {reader.manifest.run_id} is not {_KINDS[kind]}")
+        raise RunError(
+            f"run {reader.manifest.run_id} is not {_KINDS[kind]}",
+            hint="`arkdev runs` lists all runs with their kinds",
+        )
     check_resumable(reader)
     return reader
 

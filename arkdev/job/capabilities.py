@@ -93,7 +93,11 @@ def _same(effect: Effect) -> Capability:
 
 _ON_PLATFORM = "the data is on the platform, out of reach from here"
 _FILES_INSTEAD = "name local_files"
-_IN_PROCESS = "runs in arkdev's process; time limits hold"
+_IN_PROCESS = "runs in arkdev's process, with --faas in instances; time limits hold"
+_SHARED = "set for all plugins, which share the process; with --faas for this one alone"
+_RUNTIME = (
+    "timeout and request_concurrency hold; with --faas sizes, replicas and calls at once do too"
+)
 _AS_FUNCTION = "runs as a cloud function of the size that its Runtime says"
 _LABEL = "a label"
 _NO_WEIGHTS = "a debug run changes no weights"
@@ -157,13 +161,13 @@ KEYS: Mapping[str, Capability] = {
         _used(_IN_PROCESS), _used(_IN_PROCESS), _used(_AS_FUNCTION)
     ),
     "custom_rl_pipeline.rollout.envs": Capability(
-        _partly("set for all plugins, which share the process"),
-        _partly("set for all plugins, which share the process"),
+        _partly(_SHARED),
+        _partly(_SHARED),
         _used("set in the function's environment"),
     ),
     "custom_rl_pipeline.rollout.runtime": Capability(
-        _partly("timeout holds; sizes, replicas and concurrency are the cloud's"),
-        _partly("timeout holds; sizes, replicas and concurrency are the cloud's"),
+        _partly(_RUNTIME),
+        _partly(_RUNTIME),
         _used("size, replicas and limits of the function"),
     ),
     "custom_rl_pipeline.rollout.weight": _same(_recorded("1, as every rollout; it weighs nothing")),
@@ -171,13 +175,13 @@ KEYS: Mapping[str, Capability] = {
         _used(_IN_PROCESS), _used(_IN_PROCESS), _used(_AS_FUNCTION)
     ),
     "custom_rl_pipeline.graders.envs": Capability(
-        _partly("set for all plugins, which share the process"),
-        _partly("set for all plugins, which share the process"),
+        _partly(_SHARED),
+        _partly(_SHARED),
         _used("set in the function's environment"),
     ),
     "custom_rl_pipeline.graders.runtime": Capability(
-        _partly("timeout and request_concurrency hold; sizes and replicas are the cloud's"),
-        _partly("timeout and request_concurrency hold; sizes and replicas are the cloud's"),
+        _partly(_RUNTIME),
+        _partly(_RUNTIME),
         _used("size, replicas and limits of the function"),
     ),
     "custom_rl_pipeline.graders.weight": _same(
@@ -316,9 +320,17 @@ METHODS: Mapping[CustomizationType, Capability] = {
 }
 
 GENERAL_DIFFERENCES = (
-    ("plugins", "in arkdev's process", "cloud functions, with the packages of requirements.txt"),
+    (
+        "plugins",
+        "in arkdev's process; with --faas in instances, with the packages of requirements.txt",
+        "cloud functions, with the packages of requirements.txt",
+    ),
     ("model", "one on this machine", "the job's own, with its tokenizer and chat template"),
-    ("environment variables", "those of this machine too", "the declared envs only"),
+    (
+        "environment variables",
+        "those of this machine too; with --faas the declared envs only",
+        "the declared envs only",
+    ),
 )
 """(what, local, remote): differences that no key makes."""
 

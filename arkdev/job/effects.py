@@ -21,12 +21,20 @@ from arkdev.job.capabilities import (
     WITHOUT_VALIDATION,
     BackendName,
     Capability,
+    Effect,
     Support,
     capability_of,
 )
 from arkdev.job.catalogue import Part, catalogue, entries_of, local_settings
 from arkdev.job.job import Job
-from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, own_defaults
+from arkdev.job.local_values import (
+    OWN_DEFAULTS,
+    LocalJob,
+    LocalValue,
+    Switch,
+    own_defaults,
+    switched_off,
+)
 from arkdev.job.model import JobModel
 from arkdev.job.pipelines import PipelinePluginWrapper
 from arkdev.job.problems import KeyPath, Problem, dotted, make_error
@@ -71,7 +79,9 @@ def effects_of(job: Job, local: LocalJob | None = None) -> list[KeyEffect]:
         if key not in {effect.key for effect in given}
     ]
     defaults = [effect for effect in _defaults(job) if effect.key not in replaced]
-    return [_method(job), *rows, *defaults, *_local_defaults(local)]
+    off = {_key(name): switch for name, switch in switched_off(local).items()}
+    every = [_method(job), *rows, *defaults, *_local_defaults(local)]
+    return [_without_effect(effect, off.get(effect.key)) for effect in every]
 
 
 def refusals(job: Job, backend: BackendName, local: LocalJob | None = None) -> list[Problem]:
@@ -137,6 +147,19 @@ def _replaced(job: Job, value: LocalValue | None, effect: KeyEffect | None) -> K
         where=where,
         capability=_capability(job, ("hyperparameters", value.name)),
     )
+
+
+def _without_effect(effect: KeyEffect, switch: Switch | None) -> KeyEffect:
+    """What was set for this machine and does nothing is refused; of the job's it is only said."""
+    if switch is None:
+        return effect
+    is_asked_for = effect.origin in (Origin.FLAG, Origin.WORKSPACE)
+    here = Effect(
+        Support.REFUSED if is_asked_for else Support.RECORDED,
+        switch.reason if is_asked_for else f"no effect here: {switch.reason}",
+        switch.instead if is_asked_for else "",
+    )
+    return replace(effect, capability=replace(effect.capability, local=here))
 
 
 def _local_defaults(local: LocalJob) -> Iterator[KeyEffect]:

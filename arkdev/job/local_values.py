@@ -45,6 +45,38 @@ the update are `arkdev.backends.local.settings.UpdateSettings`'s."""
 
 
 @dataclass(frozen=True)
+class Switch:
+    """A setting with a value that leaves others without effect."""
+
+    name: str
+    off: object
+    names: tuple[str, ...]
+    """Those that have no effect then."""
+    instead: str
+
+    @property
+    def reason(self) -> str:
+        """``kl_coefficient is 0``."""
+        return f"{self.name} is {self.off}"
+
+
+SWITCHES = (
+    Switch("kl_coefficient", 0, ("kl_estimator", "kl_place"), "set kl_coefficient above 0"),
+    Switch(
+        "correction", "none", ("correction_cap", "correction_floor"), "choose truncated or masked"
+    ),
+    Switch(
+        "num_iterations_per_batch",
+        1,
+        ("policy_loss", "clip_ratio_low", "clip_ratio_high"),
+        "set num_iterations_per_batch to 2 or more",
+    ),
+)
+"""With one update of each batch the ratio of the policy to what it was at the step's beginning is 1
+(`arkdev.backends.local.update`): nothing is clipped, and all losses have the same gradient."""
+
+
+@dataclass(frozen=True)
 class LocalValue:
     """A value that is not the job's own."""
 
@@ -138,6 +170,20 @@ def own_defaults(local: LocalJob) -> Iterator[tuple[Hyperparameter, object, str]
             yield entry, entry.default, entry.sources[0]
         elif name in OWN_DEFAULTS:
             yield entry, OWN_DEFAULTS[name], "arkdev"
+
+
+def switched_off(local: LocalJob) -> Mapping[str, Switch]:
+    """Return the settings that have no effect, each with what switches it off."""
+    found: dict[str, Switch] = {}
+    for switch in SWITCHES:
+        value = local.job.hyperparameters.get(switch.name, _default(switch.name))
+        if value == switch.off:
+            found |= dict.fromkeys(switch.names, switch)
+    return found
+
+
+def _default(name: str) -> object:
+    return OWN_DEFAULTS[name] if name in OWN_DEFAULTS else local_settings()[name].default
 
 
 def _checked(

@@ -114,6 +114,26 @@ def test_plan_says_the_work_and_what_is_unusual_on_the_platform(
     assert "usually" not in arkdev("plan", "--backend", "local").out
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('kl_estimator = "k1"', "kl_estimator has no effect on local: kl_coefficient is 0"),
+        ('loss_agg_mode = "sum"', "loss_agg_mode 'sum': arkdev knows token-mean"),
+        ("temperature = 0", "temperature is 0"),
+        ("correction_floor = 9", "correction_floor is above correction_cap"),
+    ],
+)
+def test_what_stops_a_training_here_is_told_by_its_plan(
+    workspace: Workspace, arkdev: Command, setting: str, said: str
+) -> None:
+    workspace.write("arkworkspace.toml", f"[train.local]\n{setting}\n")
+    told = arkdev("plan", "--backend", "local", "--json")
+    assert told.exit_code == 2
+    assert said in told.err and "arkworkspace.toml:2" in told.err
+    [problem] = told.document["problems"]
+    assert said in problem["message"] and "arkworkspace.toml:2" in problem["where"]
+
+
 def test_a_job_with_problems_is_not_planned(workspace: Workspace, arkdev: Command) -> None:
     workspace.write("job.yaml", job_yaml(nmae="x", save_model_limit=99))
     told = arkdev("plan", "--json")

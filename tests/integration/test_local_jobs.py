@@ -58,7 +58,8 @@ def test_local_jobs_are_listed_with_the_documented_columns_and_options(
     }
     table = arkdev("list", "mcj", "-p", "finished,killed").out
     assert first.run_id in table and second.run_id not in table and "4/4" in table
-    assert arkdev("list", "mcj", "-t", "PPO", "--json").document["num_jobs"] == 0
+    for spelling in ("-t", "--customization_type", "--customization-type"):
+        assert arkdev("list", "mcj", spelling, "PPO", "--json").document["num_jobs"] == 0
     for wrong in (("-t", "RLHF"), ("-p", "queued")):
         assert arkdev("list", "mcj", *wrong).exit_code == 2
     second.finish("finished", {})

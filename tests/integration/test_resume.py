@@ -284,6 +284,20 @@ def test_a_finished_run_is_not_resumed(sums: Workspace) -> None:
         sums.run(resume=folder.name)
 
 
+def test_latest_is_the_newest_run_that_the_command_can_go_on_with(
+    sums: Workspace, cut: Path, arkdev: Command
+) -> None:
+    other = RunWriter.create(sums.root / "runs", kind="train", settings={}, hashes={}, versions={})
+    other.finish("interrupted", {})
+    told = arkdev("test", "plugin", "--resume", "latest")
+    assert f"going on with run {cut.name}" in told.err
+    assert RunReader(cut).status == "finished"
+    told = arkdev("test", "plugin", "--resume", other.run_id)
+    assert told.exit_code == 2
+    assert f"run {other.run_id} is not a test of plugins" in told.err
+    assert "arkdev runs" in told.err
+
+
 def test_a_run_that_is_alive_is_not_resumed(sums: Workspace) -> None:
     writer = RunWriter.create(sums.root / "runs", kind="test", settings={}, hashes={}, versions={})
     with pytest.raises(RunError, match="is still running: another process is writing it"):

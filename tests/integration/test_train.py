@@ -19,6 +19,7 @@ from arkdev.flows.debug_request import DebugRequest
 from arkdev.runs.reader import RunReader
 from arkdev.runs.resume import resume_run
 from tests.integration.debugging import Quiet, numbered, write_job
+from tests.integration.faas_runs import OPENAI
 from tests.integration.training import GRADE_GOOD, Coin, CoinSaving, planned, trained
 from tests.integration.workspace import Workspace
 
@@ -117,6 +118,35 @@ def test_debug_and_train_have_the_same_batch_and_the_same_advantages(job, arkdev
         }
         assert trained_on == {advantages[sequence.trajectory_id]}
         assert math.fsum(sequence.token_weights) == pytest.approx(shares[sequence.trajectory_id])
+
+
+ASK = """
+    from arkdev import RolloutResult, rollout
+
+    @rollout
+    async def answer(context, proxy, sample):
+        client = proxy.async_rollout_client()
+        messages = [message.model_dump() for message in sample.messages]
+        await client.chat.completions.create(model="m", messages=messages)
+        return RolloutResult()
+"""
+
+
+def test_a_training_with_functions_has_the_batches_of_one_in_process(job):
+    job.write("requirements.txt", OPENAI)
+    job.write("plugins/rollout.py", ASK)
+    here = trained(job, steps=2)
+    apart = trained(job, steps=2, faas=True, faas_engine="process")
+    assert apart.exit_code is ExitCode.OK, apart.failure
+    assert apart.rewards == here.rewards
+    assert apart.coin.learner.logit == pytest.approx(here.coin.learner.logit)
+    rows = [
+        sorted((s.trajectory_id, s.token_ids, s.advantages) for s in batch.sequences)
+        for run in (here, apart)
+        for batch in run.coin.learner.batches
+    ]
+    assert len(rows) == 4 and rows[:2] == rows[2:]
+    assert list(apart.outcome.folder.glob("invocations.jsonl"))
 
 
 def _debugged(workspace: Workspace, **request: Any) -> str:
@@ -298,6 +328,7 @@ def test_hyperparameters_come_from_flags_then_the_workspace_then_the_job(job):
         lr = 5e-4
         num_steps = 3
         policy_loss = "mis_pg"
+        num_iterations_per_batch = 2
         """,
     )
     plan = planned(job, steps=2)
@@ -362,15 +393,26 @@ def test_a_lag_without_a_correction_is_refused(job):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"kl_estimator": "k1"}, "kl_estimator has no effect: kl_coefficient is 0"),
-        ({"kl_place": "reward"}, "kl_place has no effect: kl_coefficient is 0"),
+        ({"kl_estimator": "k1"}, "kl_estimator has no effect on local: kl_coefficient is 0"),
+        ({"kl_place": "reward"}, "kl_place has no effect on local: kl_coefficient is 0"),
         ({"correction": "none", "correction_cap": "3"}, "correction_cap has no effect"),
+        ({"clip_ratio_low": "0.1"}, "num_iterations_per_batch is 1; set .* to 2 or more"),
+        ({"policy_loss": "tis_pg"}, "policy_loss has no effect on local"),
     ],
 )
 def test_settings_of_a_part_of_the_loss_that_is_off_are_refused(job, settings, why):
     with pytest.raises(JobError, match=why):
         planned(job, settings=settings)
-    planned(job, settings={**settings, "kl_coefficient": "0.1", "correction": "masked"})
+    on = {"kl_coefficient": "0.1", "correction": "masked", "num_iterations_per_batch": "2"}
+    planned(job, settings={**settings, **on})
+
+
+def test_what_of_the_job_has_no_effect_here_is_said(job):
+    """It may have one on the platform, so that the job stays as it is."""
+    _write(job, hyperparameters={"clip_ratio_high": 0.3})
+    note = "clip_ratio_high of the job has no effect here: num_iterations_per_batch is 1"
+    assert note in planned(job).notes
+    assert note not in planned(job, settings={"num_iterations_per_batch": "2"}).notes
 
 
 def test_a_seed_that_is_given_brings_the_mode_that_repeats_a_run(job):

@@ -6,11 +6,15 @@ pass. Gradients add up over the micro-batches; then they are clipped, and AdamW 
 
     loss = Σ token weight · (correction · policy loss + β · KL − entropy coefficient · entropy)
 
+KL in the loss: GRPO (arXiv:2402.03300, equation 3). The entropy bonus: A3C (arXiv:1602.01783,
+section 4). Gradients are cut to a norm as in arXiv:1211.5063 (section 3.2).
+
 * *Old logprobs* are those of the policy before the step's first update. They are never computed on
   their own: in the first iteration the policy has not moved yet, so they are its logprobs,
   detached, and the ratio is exactly 1. Further iterations keep them.
 * *A KL penalty in the reward* is subtracted from the advantages, token by token and without
-  gradient: A − β · estimate(π_old, π_ref). Both places use the same coefficient.
+  gradient: A − β · estimate(π_old, π_ref) (Ziegler et al. 2019, arXiv:1909.08593, equation 2, with
+  k1). Both places use the same coefficient.
 * *Sequences whose advantages are all 0* (a group with equal rewards) have a gradient of 0, unless
   KL or entropy count. They are only measured, without a backward pass.
 * *Nothing to learn*: when no sequence is left, the optimizer makes no step, also not on its

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,34 @@ def test_everything_is_told_at_once_with_its_place(workspace: Workspace) -> None
     assert len(found.problems) == 9
 
 
+WRONG_KEYS = """\
+model_reference: {custom_model_id: cm-1}
+data: {training_set: {local_files: [data.jsonl]}}
+custom_rl_pipeline:
+  rollout: {plugin: {python_func: "plugins.rollout:nothing", envs: {A: x, B: ~}}}
+  graders:
+    - {plugin: {python_func: "plugins.grader:reads", envs: {A: x}, runtime: {timeout: -1}}}
+    - {plugin: "plugins.rollout:two", weight: .inf}
+"""
+
+
+def test_a_plugin_is_looked_at_also_where_another_key_of_it_is_wrong(workspace: Workspace) -> None:
+    workspace.write("job.yaml", WRONG_KEYS)
+    workspace.write(
+        "plugins/grader.py",
+        "import os\nfrom arkdev import single_grader\nA = os.environ['A']\n"
+        "@single_grader\ndef reads(context, sample, trajectory): return 1.0\n",
+    )
+    found = check_job(workspace.root)
+    text = "\n".join(f"{p.where}: {p.message}" for p in found.problems)
+    assert found.num_plugins == 3
+    for key in ("plugin.envs.B", "plugin.runtime", "weight"):
+        assert key in text
+    assert "plugins.rollout has no 'nothing'" in text
+    assert "plugins.rollout has no 'two'" in text
+    assert "KeyError" not in text, "variables that are right are set while it is imported"
+
+
 @pytest.mark.parametrize(
     ("plugin", "message"),
     [
@@ -87,6 +116,21 @@ def test_a_plugin_that_cannot_be_used_is_told_with_its_own_line(
     assert "grader.py:" in problem.where
     assert "named in job.yaml:" in problem.where
     assert message in problem.message
+
+
+def test_a_variable_of_the_job_is_there_when_its_plugin_is_imported(workspace: Workspace) -> None:
+    """PIPE-05: as in a function, whose environment is made before any module is imported."""
+    workspace.write(
+        "plugins/grader.py",
+        "import os\nfrom arkdev import single_grader\nKEY = os.environ['GRADER_KEY']\n"
+        "@single_grader\ndef one(context, sample, trajectory): return float(KEY == 'abc')\n",
+    )
+    graders = [{"plugin": "plugins.grader:one", "envs": {"GRADER_KEY": "abc"}}]
+    pipeline = {"rollout": {"plugin": "plugins.rollout:answer"}, "graders": graders}
+    workspace.write("job.yaml", job_yaml(custom_rl_pipeline=pipeline))
+    assert check_job(workspace.root).problems == ()
+    assert "GRADER_KEY" not in os.environ
+    assert workspace.run(limit=1).rewards == [(1.0,)]
 
 
 def test_a_runtime_of_the_job_that_contradicts_the_decorator_s_is_told(

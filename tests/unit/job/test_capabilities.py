@@ -19,7 +19,7 @@ from arkdev.job.capabilities import KEYS, METHODS, PARTS, BackendName, Support, 
 from arkdev.job.catalogue import Part, catalogue, local_settings
 from arkdev.job.effects import Origin, effects_of, refusals, require_supported, without_default
 from arkdev.job.job import Job
-from arkdev.job.local_values import OWN_DEFAULTS, local_job
+from arkdev.job.local_values import OWN_DEFAULTS, SWITCHES, Switch, known_settings, local_job
 from arkdev.job.methods import CustomizationType
 from arkdev.job.model import JobModel
 from arkdev.job.models import ModelCustomizationJob
@@ -276,6 +276,30 @@ def test_values_of_this_machine_are_shown_with_their_place_and_the_jobs_own(tmp_
     assert (top_p.value, top_p.origin) == ("1", Origin.FLAG)
     assert (cap.value, cap.origin) == ("2.0", Origin.DEFAULT)
     assert place.capability.remote.support is Support.REFUSED
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.name)
+def test_what_another_setting_switches_off_is_never_called_used(
+    tmp_path: Path, switch: Switch
+) -> None:
+    job = read(tmp_path, GRPO + "hyperparameters: {clip_ratio_low: 0.1}\n")
+    off = {switch.name: PlacedValue(switch.off, "--set")}
+    for name in switch.names:
+        entry = known_settings(job)[name]
+        value = entry.options[0] if entry.options else 0.5
+        local = local_job(
+            job, read_workspace(tmp_path), flags={**off, name: PlacedValue(value, "--set")}
+        )
+        rows = {effect.key: effect.capability.local for effect in effects_of(job, local)}
+        assert rows[f"hyperparameters.{name}"].support is Support.REFUSED
+        assert switch.reason in refusals(job, BackendName.LOCAL, local)[0].message
+    rows = {
+        effect.key: effect.capability.local
+        for effect in effects_of(job, local_job(job, read_workspace(tmp_path), flags=off))
+    }
+    given = [rows[f"hyperparameters.{name}"] for name in switch.names]
+    assert {effect.support for effect in given} == {Support.RECORDED}
+    assert all(switch.reason in effect.text for effect in given)
 
 
 def test_hyperparameters_without_a_known_default_are_listed(tmp_path: Path) -> None:
