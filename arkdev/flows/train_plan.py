@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
+from arkdev.backends.local.answer_requests import MIN_TEMPERATURE
 from arkdev.backends.local.model_files import ModelFiles, resolve_model
 from arkdev.backends.local.packages import require_packages
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
@@ -96,13 +97,20 @@ class TrainPlan(DebugPlan):
         return self.train.deterministic or is_seeded
 
     def check_temperatures(self) -> None:
-        """Raise `JobError` for a sample of any step that is sampled differently, and for 0."""
+        """Raise `JobError` for a sample of any step that is sampled differently, and for one that
+        the sampler does not take, or that nothing can be learned at (0)."""
         assert self.data is not None
         if self.temperature == 0:
             raise JobError(
                 "temperature is 0: the answers of a group would all be the same, and of no "
                 "distribution that can be trained",
                 hint="--set temperature=1, or another one above 0",
+            )
+        if self.temperature < MIN_TEMPERATURE:
+            raise JobError(
+                f"temperature is {self.temperature:g}; the sampler takes {MIN_TEMPERATURE:g} or "
+                "more",
+                hint="--set temperature=1",
             )
         # an epoch has every sample: later ones have no others
         first_epoch = islice(self.steps.batches(), self.steps.steps_per_epoch)
