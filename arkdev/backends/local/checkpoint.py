@@ -210,7 +210,7 @@ def _reason(error: Exception) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__context__
-    return str(cause and cause.strerror or error).partition("\n")[0]
+    return str((cause and cause.strerror) or error).partition("\n")[0]
 
 
 def _read(folder: Path) -> TrainingState:
