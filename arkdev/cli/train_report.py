@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from arkdev.cli.debug_report import what_is_learned
-from arkdev.cli.terminal import Section, Symbols, duration, facts, number, printable
+from arkdev.cli.terminal import Section, Symbols, duration, facts, number, plural, printable
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.records import TEST, TRAIN
 
@@ -31,6 +31,9 @@ _WIDTHS = (9, 7, 9, 6, 8, 7, 7, 8, 8, 8, 7)
 _WITHOUT = ("clip", "tok/s", "grade")
 _ALL_FROM = sum(_WIDTHS) + len(_WIDTHS)
 """Columns of a terminal that has room for all."""
+
+_UPDATED = "time/update_s"
+"""A step has this metric when its batch was learned from."""
 
 _TELLING = (
     "advantages.mean",
@@ -210,7 +213,7 @@ def outcome_section(
     if failure is not None:
         rows.append(("failed", Text(printable(failure), style="bold red")))
     rows += [("" if failure else "stopped", printable(text)) for text in more]
-    learned, is_any = what_is_learned(steps)
+    learned, is_any = learned_told(steps)
     if learned:
         rows.append(("learned", Text(learned, style="" if is_any else "bold red")))
     rows += [
@@ -219,6 +222,27 @@ def outcome_section(
     ]
     rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
     return Section("Training", facts(rows))
+
+
+def learned_told(steps: Sequence[StepRecord]) -> tuple[str, bool]:
+    """Say how much the steps have taught, and whether it is anything; "": unknown.
+
+    What has an advantage teaches nothing where no update was made (all answers were masked), and
+    what has none teaches where KL or entropy moved the weights.
+    """
+    done = [step for step in steps if step.phase == TRAIN and not step.failure]
+    updated = [step for step in done if _UPDATED in step.metrics]
+    if not updated:
+        told, is_any = what_is_learned(done)
+        if told and is_any:
+            told = f"nothing: no update was made in any of {plural(len(done), 'step')}"
+        return told, False
+    taught = sum(step.num_kept - (step.num_without_signal or 0) for step in updated)
+    num_groups = sum(step.num_groups for step in done)
+    how = (
+        f"from {taught:,} of {plural(num_groups, 'group')}" if taught else "by KL or entropy alone"
+    )
+    return f"in {len(updated)} of {plural(len(done), 'step')}, {how}", True
 
 
 def next_for_models(run: str, *, best: str | None, last: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,13 +49,15 @@ def export_model(root: Path, *, run: str, to: Path, which: str) -> ExportedModel
     model = SavedModels(reader.folder, run_id=reader.manifest.run_id).chosen(which)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise WorkspaceError(
-            "the folder is not empty", where=str(to), hint="name a new folder with --to"
+            "the folder is not empty" if to.is_dir() else "it is a file",
+            where=str(to),
+            hint="name a new folder with --to",
         )
     to = to.absolute()
-    partial = to.with_name(to.name + PARTIAL)
+    # of this process alone: a folder beside may be the user's, or of another export
+    partial = to.with_name(f"{to.name}.{os.getpid()}{PARTIAL}")
     is_adapter = (model.folder / ADAPTER_CONFIG).is_file()
     try:
-        shutil.rmtree(partial, ignore_errors=True)  # of an export that was killed
         partial.mkdir(parents=True)
         if is_adapter:
             _merge(model.folder, partial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arkdev.backends.local.answer_requests import MIN_TEMPERATURE
 from arkdev.backends.local.settings import UpdateSettings
 from arkdev.errors import ConfigurationError
 from arkdev.flows.debug_records import loss_mode
@@ -19,10 +20,14 @@ def value_problems(local: LocalJob) -> list[Problem]:
             f"loss_agg_mode {values['loss_agg_mode']!r}: arkdev knows {', '.join(LossAggMode)}"
         )
         found.append(Problem(place_of_value(local, "loss_agg_mode"), message))
-    if values.get("temperature") == 0:
+    temperature = values.get("temperature")
+    if isinstance(temperature, int | float) and temperature < MIN_TEMPERATURE:
         message = (
             "temperature is 0: the answers of a group would all be the same, and of no "
             "distribution that can be trained; --set temperature=1, or another one above 0"
+            if temperature == 0
+            else f"temperature is {temperature:g}; the sampler takes {MIN_TEMPERATURE:g} or more; "
+            "--set temperature=1"
         )
         found.append(Problem(place_of_value(local, "temperature"), message))
     try:

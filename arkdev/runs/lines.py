@@ -7,6 +7,7 @@ record walked in Python and cleaned.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -223,11 +224,16 @@ class LineFile:
         self._is_torn = False
 
     def append(self, line: bytes) -> None:
-        """Write `line`, which ends in a newline."""
+        """Write `line`, which ends in a newline.
+
+        Raises `OSError`, also when the file was removed meanwhile: nobody would ever read the line.
+        """
         with self._lock:
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._descriptor = os.open(self._path, flags, 0o666)
+            elif not os.fstat(self._descriptor).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, f"{self._path.name} was removed")
             if self._is_torn:  # an earlier line was cut short, say by a full disk
                 line = b"\n" + line
             self._is_torn = True

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.errors import OutputError
-from arkdev.runs.writer import iso_time
+from arkdev.runs.writer import iso_time, run_removed
 
 CHECKPOINTS = "checkpoints"
 """The folder of a run that has its training states."""
@@ -70,7 +70,7 @@ class Snapshots:
         place = self.root / f"step-{step}"
         partial = place.with_name(place.name + PARTIAL)
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(exist_ok=True)  # in a run's folder, which is there
             self.remove_partial()
             self._check_free(place)
             partial.mkdir()
@@ -79,6 +79,8 @@ class Snapshots:
             _put_in_place(partial, place)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)
+            if not self.root.parent.exists():
+                raise run_removed(self.root.parent) from error
             raise not_saved(error.strerror or str(error), place=place) from error
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)

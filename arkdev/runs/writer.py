@@ -227,7 +227,18 @@ def _disk_faults_named(folder: Path) -> Iterator[None]:
         raise _disk_fault(error, folder=folder) from error
 
 
+def run_removed(folder: Path) -> OutputError:
+    """Return the error for a run whose folder is gone while it runs."""
+    return OutputError(
+        "the run folder was removed while the run wrote it",
+        where=str(folder),
+        hint="start the run again, and leave its folder in place until it has ended",
+    )
+
+
 def _disk_fault(error: OSError, *, folder: Path) -> OutputError:
+    if not folder.exists():
+        return run_removed(folder)
     return OutputError(
         f"the run folder cannot be written any more: {error.strerror or error}",
         where=str(folder),

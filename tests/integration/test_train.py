@@ -425,9 +425,11 @@ def test_nothing_is_blamed_for_the_time_that_the_policy_takes_in_this_process(jo
     assert planned(job).stall_threshold_s == 0
 
 
-def test_a_training_at_temperature_0_is_refused(job):
+def test_a_training_at_a_temperature_that_cannot_be_is_refused(job):
     with pytest.raises(JobError, match="temperature is 0"):
         trained(job, settings={"temperature": "0"})
+    with pytest.raises(JobError, match=r"temperature is 1e-12; the sampler takes 0\.0001"):
+        trained(job, settings={"temperature": "1e-12"})
 
 
 def test_samples_of_another_temperature_are_refused_before_anything_starts(job):

@@ -110,6 +110,7 @@ def test_a_full_disk_leaves_the_state_before(checkpoints, tmp_path, most_bytes):
         text=True,
     )
     assert "step-2 cannot be saved" in done.stdout, done
+    assert "File too large" in done.stdout, done
     assert checkpoints.latest().progress.step == 1
 
 

@@ -13,7 +13,7 @@ from arkdev.backends.local.policy import Policy
 from arkdev.backends.local.saving import RunSaving, SavingSettings
 from arkdev.backends.local.settings import LoraSettings, UpdateSettings
 from arkdev.backends.local.update import update
-from arkdev.errors import RunError, RunStoppedError
+from arkdev.errors import RunError, RunStoppedError, WorkspaceError
 from arkdev.flows.export_model import export_model
 from tests.integration.training_folders import begin, write_step
 from tests.local.random_models import VOCABULARY, batch_of, groups, random_model
@@ -159,6 +159,20 @@ def test_an_exported_adapter_is_merged_and_answers_as_the_policy_did(base, run, 
     before = AutoModelForCausalLM.from_pretrained(base)(IDS).logits
     assert (learner.logits() - before).abs().max() > 1e-3
     assert "LoRA, merged into the base model" in (out / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_export_leaves_what_is_beside_it_alone(run, base, tmp_path):
+    learner = learner_of(base)
+    trained(learner, saving_of(learner, run, base), run, scores=(0.5,))
+    beside = tmp_path / "out.partial"
+    beside.mkdir()
+    (beside / "mine.txt").write_text("mine", encoding="utf-8")
+    before = set(tmp_path.iterdir())
+    export_model(run.folder.parent, run="latest", to=tmp_path / "out", which="last")
+    assert set(tmp_path.iterdir()) == before | {tmp_path / "out"}
+    assert (beside / "mine.txt").exists()
+    with pytest.raises(WorkspaceError, match="it is a file"):
+        export_model(run.folder.parent, run="latest", to=beside / "mine.txt", which="last")
 
 
 def test_an_adapter_whose_base_is_gone_is_an_error_that_leaves_nothing(run, base, tmp_path):

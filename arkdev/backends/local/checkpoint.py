@@ -196,12 +196,21 @@ def _write(folder: Path, state: TrainingState) -> None:
     try:
         contiguous = {name: tensor.contiguous() for name, tensor in state.weights.items()}
         save_file(contiguous, folder / WEIGHTS)
-        torch.save(dict(state.training), folder / TRAINING)
+        with (folder / TRAINING).open("wb") as file:  # by a path torch does not say why it failed
+            torch.save(dict(state.training), file)
     except (SafetensorError, RuntimeError) as error:
-        raise not_saved(str(error).partition("\n")[0], place=folder.with_suffix("")) from error
+        raise not_saved(_reason(error), place=folder.with_suffix("")) from error
     progress = {**asdict(state.progress), "random": state.random}
     text = json.dumps(progress, ensure_ascii=False, allow_nan=False)
     (folder / PROGRESS).write_text(text, encoding="utf-8")
+
+
+def _reason(error: Exception) -> str:
+    """Return what the system said, if it is known, else what the library made of it."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__context__
+    return str((cause and cause.strerror) or error).partition("\n")[0]
 
 
 def _read(folder: Path) -> TrainingState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from arkdev.cli.train_report import (
     cells,
     curve_section,
     kl_column,
+    learned_told,
     next_for_models,
     outcome_section,
     telling,
@@ -142,6 +144,30 @@ def test_a_report_shows_rewards_and_the_updates_main_numbers() -> None:
         "train/entropy",
         "train/reward->KEY.mean",
     }
+
+
+@pytest.mark.parametrize(
+    ("updated", "without", "said", "is_any"),
+    [
+        ((True, True), 1, "in 2 of 2 steps, from 6 of 8 groups", True),
+        ((True, False), 1, "in 1 of 2 steps, from 3 of 8 groups", True),
+        ((False, False), 1, "nothing: no update was made in any of 2 steps", False),
+        ((False, False), 4, "nothing: every advantage is 0 in each of 2 steps", False),
+        ((True, True), 4, "in 2 of 2 steps, by KL or entropy alone", True),
+    ],
+)
+def test_what_was_learned_counts_the_updates_that_were_made(
+    updated: tuple[bool, ...], without: int, said: str, is_any: bool
+) -> None:
+    steps = [
+        replace(
+            step(number, 0.5, **({"time/update_s": 0.1} if is_updated else {})),
+            num_without_signal=without,
+        )
+        for number, is_updated in enumerate(updated)
+    ]
+    validation = step(1, 0.5, phase="test", **{"time/update_s": 0.1})
+    assert learned_told([*steps, validation]) == (said, is_any)
 
 
 def test_saved_models_are_named_by_their_folder_in_the_run() -> None:

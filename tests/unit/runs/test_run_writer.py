@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from arkdev.errors import WorkspaceError
+from arkdev.errors import OutputError, WorkspaceError
 from arkdev.runs.records import (
     Attempt,
     GroupRecord,
@@ -302,3 +303,15 @@ def test_kill_leaves_whole_lines_and_a_run_that_reads_as_killed(tmp_path):
     assert run.status == "killed"
     assert ids == list(range(len(ids))) and ids
     assert len(reader.torn) <= 1
+
+
+def test_a_record_after_its_file_was_removed_is_an_error_and_not_lost_in_silence(tmp_path):
+    writer = create(tmp_path)
+    writer.trajectory(rollout("7.1"))
+    (writer.folder / "trajectories.jsonl").unlink()
+    with pytest.raises(OutputError, match=r"trajectories\.jsonl was removed"):
+        writer.trajectory(rollout("7.2"))
+    shutil.rmtree(writer.folder)
+    with pytest.raises(OutputError, match="run folder was removed") as caught:
+        writer.trajectory(rollout("7.2"))
+    assert caught.value.where == str(writer.folder)

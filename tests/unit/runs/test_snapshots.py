@@ -1,6 +1,7 @@
 """Folders that are whole or not at all, whatever happens while they are written."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,15 @@ def test_a_snapshot_is_found_again_with_its_facts_and_is_whole(mine):
     assert (latest.step, latest.facts) == (10, {"score": 0.5})
     assert damage_of(latest.folder) is None
     assert (latest.folder / "inner" / "b").read_text(encoding="utf-8") == "xx"
+
+
+def test_a_folder_that_was_removed_with_its_run_is_not_made_again(mine):
+    mine.save(1, fill("x"))
+    run = mine.root.parent
+    shutil.rmtree(run)
+    with pytest.raises(OutputError, match="run folder was removed"):
+        mine.save(2, fill("x"))
+    assert not run.exists()
 
 
 def test_10000_is_newer_than_9900_and_another_runs_20000_does_not_count(mine):
