@@ -128,10 +128,8 @@ def test_an_endpoint_that_goes_away_in_the_middle_is_4(workspace: Workspace) -> 
 
 def test_init_over_an_existing_folder_asks_nothing(workspace: Workspace) -> None:
     before = sorted(workspace.root.rglob("*"))
-    started = time.monotonic()
     process = workspace.start("init", ".", "--template", "rl_demo")
-    told, said = process.communicate(timeout=20)
-    assert time.monotonic() - started < 2
+    told, said = process.communicate(timeout=20)  # a question would wait for ever
     assert (process.returncode, told) == (2, b"")
     assert b"is not empty; nothing was changed" in said
     assert b"hint: give the name of a new folder" in said
