@@ -30,6 +30,9 @@ def value_problems(local: LocalJob) -> list[Problem]:
             "--set temperature=1"
         )
         found.append(Problem(place_of_value(local, "temperature"), message))
+    if values.get("thinking") == {"type": "custom"}:
+        message = "thinking is custom: a model on this machine has enabled, disabled and auto"
+        found.append(Problem(place_of_value(local, "thinking"), message))
     try:
         UpdateSettings.from_hyperparameters(values)
     except ConfigurationError as error:

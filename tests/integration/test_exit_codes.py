@@ -129,7 +129,7 @@ def test_an_endpoint_that_goes_away_in_the_middle_is_4(workspace: Workspace) -> 
 def test_init_over_an_existing_folder_asks_nothing(workspace: Workspace) -> None:
     before = sorted(workspace.root.rglob("*"))
     process = workspace.start("init", ".", "--template", "rl_demo")
-    told, said = process.communicate(timeout=300)
+    told, said = process.communicate(timeout=300)  # a question would wait for ever
     assert (process.returncode, told) == (2, b"")
     assert b"is not empty; nothing was changed" in said
     assert b"hint: give the name of a new folder" in said

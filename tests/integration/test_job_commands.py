@@ -120,6 +120,7 @@ def test_plan_says_the_work_and_what_is_unusual_on_the_platform(
         ('kl_estimator = "k1"', "kl_estimator has no effect on local: kl_coefficient is 0"),
         ('loss_agg_mode = "sum"', "loss_agg_mode 'sum': arkdev knows token-mean"),
         ("temperature = 0", "temperature is 0"),
+        ('thinking = "custom"', "has enabled, disabled and auto"),
         ("correction_floor = 9", "correction_floor is above correction_cap"),
     ],
 )
