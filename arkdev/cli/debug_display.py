@@ -85,16 +85,18 @@ class DebugDisplay(Display):
             outcome_section(
                 job_id=outcome.job_id,
                 failure=None if failure is None else failure.message,
-                where=failure.where if failure else "",
-                hint=_advice(outcome, is_going_on=self._debug.debug.keep_going),
+                failed_at=[
+                    failure.where if failure else "",
+                    _advice(outcome, is_going_on=self._debug.debug.keep_going),
+                ],
                 warnings=outcome.warnings,
                 steps=outcome.steps,
+                validation=headline(outcome.validation, signs=signs)
+                if outcome.validation
+                else None,
             ),
         ]
         print_sections(self._out, sections, signs)
-        if outcome.validation is not None:
-            text = headline(outcome.validation, signs=signs)
-            self._out.print(Text(" validation  ", style="dim").append_text(text), soft_wrap=True)
         print_forecast(forecast, self._out)
         self._print_capacity(outcome.folder, run=name or outcome.folder.name)
         self._out.print()

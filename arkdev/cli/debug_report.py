@@ -140,22 +140,21 @@ def outcome_section(
     failure: str | None,
     warnings: Sequence[str],
     steps: Sequence[StepRecord],
-    where: str = "",
-    hint: str = "",
+    failed_at: Sequence[str] = (),
+    validation: Text | None = None,
 ) -> Section:
-    """Build what came of the job."""
+    """Build what came of the job; `failed_at` goes below why it would fail."""
     rows: list[tuple[str, Text | str]] = [("job", job_id)]
     if failure:
         rows.append(("would fail", Text(printable(failure), style="bold red")))
-        if where and where not in failure:
-            rows.append(("", printable(where)))
-        if hint:
-            rows.append(("", printable(hint)))
+        rows += [("", printable(text)) for text in failed_at if text and text not in failure]
     else:
         learned, is_any = what_is_learned(steps)
         rows.append(("would", Text("run to its end", style="green" if is_any else "")))
         if learned:
             rows.append(("learns", Text(learned, style="" if is_any else "bold red")))
+    if validation is not None:
+        rows.append(("validation", validation))
     rows += [("warning", Text(printable(text), style="yellow")) for text in warnings]
     return Section("Job", facts(rows))
 

@@ -9,7 +9,7 @@ from arkdev.cli.debug_report import outcome_section, print_sections, steps_secti
 from arkdev.cli.html_report import steps_of
 from arkdev.cli.output import console
 from arkdev.cli.report import headline
-from arkdev.cli.terminal import printable, symbols
+from arkdev.cli.terminal import Section, printable, symbols
 from arkdev.errors import PluginResultError
 from arkdev.runs.records import TEST
 
@@ -37,8 +37,6 @@ def debug_json(reader: RunReader) -> dict[str, Any] | None:
 
 def print_debug(reader: RunReader) -> None:
     """Print the steps of a run, below its report, and what came of the job."""
-    from rich.text import Text
-
     from arkdev.cli.runs import recomputed_summary
 
     out = console()
@@ -49,6 +47,8 @@ def print_debug(reader: RunReader) -> None:
         loss_section(steps, signs, mode=reader.manifest.settings.get("loss_agg_mode")),
         steps_section(steps, signs),
     ]
+    validation = recomputed_summary(reader, phase=TEST)
+    told = headline(validation, signs=signs) if validation.num_rollouts else None
     if reader.manifest.finished_at is not None and summary.get("job_id"):
         sections.append(
             outcome_section(
@@ -56,13 +56,12 @@ def print_debug(reader: RunReader) -> None:
                 failure=summary.get("failure"),
                 warnings=[str(text) for text in summary.get("warnings") or ()],
                 steps=steps,
+                validation=told,
             )
         )
+    elif told is not None:
+        sections.append(Section("Validation so far", told))
     print_sections(out, sections, signs)
-    validation = recomputed_summary(reader, phase=TEST)
-    if validation.num_rollouts:
-        line = Text(" validation  ", style="dim").append_text(headline(validation, signs=signs))
-        out.print(line, soft_wrap=True)
 
 
 def contexts_json(reader: RunReader, trajectory: TrajectoryRecord) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from arkdev.cli.later import LaterGroup
 from arkdev.cli.options import JsonOption
 from arkdev.errors import UsageError
 
@@ -24,7 +25,7 @@ Exit codes: 0 nothing is wrong (notes and warnings are good), 2 something is."""
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
-app = typer.Typer(invoke_without_command=True, epilog=_EXAMPLES)
+app = typer.Typer(cls=LaterGroup, invoke_without_command=True, epilog=_EXAMPLES)
 
 
 @app.callback()

@@ -68,5 +68,8 @@ def export(
     done = plural(exported.step, "step")
     reward = "" if exported.score is None else f", reward {number(exported.score)} in validation"
     out.print(f"run {exported.run} after {done}{reward}{merged}", soft_wrap=True)
+    if exported.best_step not in (None, exported.step):
+        told = f"the model after {plural(exported.best_step, 'step')} is the best in validation"
+        out.print(f"{told}: --step best exports it", soft_wrap=True)
     out.print(f"{exported.num_bytes / 2**20:.1f} MiB in {exported.folder}", soft_wrap=True)
     out.print(f"arkdev test plugin --endpoint local --model {shlex.quote(str(to))}", soft_wrap=True)

@@ -72,12 +72,13 @@ def _print(document: dict[str, Any]) -> None:
         ("status", f"{document['phase']}, {steps}"),
         ("method", document["customization_type"] or dash),
         ("model", document["foundation_model"] or dash),
-        ("began", document["started_at"]),
-        ("ended", document["finished_at"] or dash),
+        ("began", _when(document["started_at"])),
+        ("ended", _when(document["finished_at"]) or dash),
         *(("" if n else "data", _from_here(path)) for n, path in enumerate(document["data"])),
         ("folder", _from_here(document["folder"])),
     ]
-    rows += [(f"  {name}", str(value)) for name, value in document["hyperparameters"].items()]
+    settings = [f"{name} = {value}" for name, value in document["hyperparameters"].items()]
+    rows += [("" if n else "settings", text) for n, text in enumerate(settings)]
     for model in document["models"]:
         reward = model["score"]
         score = "not validated" if reward is None else f"reward {number(reward)} in validation"
@@ -85,6 +86,10 @@ def _print(document: dict[str, Any]) -> None:
         done = f"after {plural(model['step'], 'step')}"
         rows += [("saved", f"{done}: {score}{best}"), ("", _from_here(model["folder"]))]
     out.print(facts((name, Text(printable(text))) for name, text in rows))
+
+
+def _when(at: str | None) -> str:
+    return f"{at[:19].replace('T', ' ')} UTC" if at else ""
 
 
 def _from_here(path: str) -> str:

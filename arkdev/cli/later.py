@@ -24,8 +24,24 @@ _LATER = {
 """Words of a command → what it comes with, and what to do meanwhile."""
 
 
+_WHOLE_SENTENCE = 1_000
+"""Characters; click cuts what is longer than a line."""
+
+
 class LaterGroup(TyperGroup):
-    """A group of commands that knows which words come later."""
+    """A group of commands that knows which words come later, and lists whole sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands, each with its whole first sentence: a long one goes on below."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(limit=_WHOLE_SENTENCE))
+            for name, command in found
+            if command is not None and not command.hidden
+        ]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Raises `ComesLaterError` for such a word."""

@@ -82,7 +82,7 @@ def headline(summary: Summary, *, signs: Symbols) -> Text:
     """Say the outcome in one sentence."""
     if not summary.num_rollouts:
         return Text("no rollout finished", style="bold red")
-    graded = f"{summary.num_graded} of {plural(summary.num_rollouts, 'rollout')} graded"
+    graded = f"{summary.num_graded:,} of {plural(summary.num_rollouts, 'rollout')} graded"
     reward = summary.reward
     if reward is not None:
         graded += f", mean reward {_with_error(reward, signs)}"

@@ -10,7 +10,7 @@ from rich.text import Text
 from arkdev.cli.debug_display import step_of, what_is_run
 from arkdev.cli.debug_report import metrics_section, print_sections
 from arkdev.cli.report import headline, print_next, render_summary
-from arkdev.cli.terminal import plural, symbols
+from arkdev.cli.terminal import plural, printable, symbols
 from arkdev.cli.test_display import Display
 from arkdev.cli.train_report import (
     HEADERS,
@@ -18,6 +18,7 @@ from arkdev.cli.train_report import (
     cells,
     curve_section,
     kl_column,
+    next_after_failure,
     next_for_models,
     outcome_section,
     rewards_told,
@@ -32,6 +33,19 @@ from arkdev.runs.masking import masked_text
 from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN
 from arkdev.runs.snapshots import CHECKPOINTS, Snapshots
+
+
+def _why_it_ended(outcome: TrainOutcome) -> list[tuple[str, str]]:
+    """Return the rows below a failure, or of a stop."""
+    if outcome.failure is None:
+        return [("stopped", "it was asked to stop, and can go on")] * outcome.was_stopped
+    return [("", printable(t)) for t in (outcome.failure.where, outcome.failure.hint) if t]
+
+
+def _last_checkpoint(folder: Path) -> int | None:
+    """Return the steps of the checkpoint that the run in `folder` would go on from."""
+    saved = Snapshots(folder / CHECKPOINTS, run_id=RunReader(folder).manifest.run_id).all()
+    return saved[0].step if saved else None
 
 
 class TrainDisplay(Display):
@@ -109,9 +123,7 @@ class TrainDisplay(Display):
                 outcome.steps,
                 job_id=outcome.job_id,
                 failure=None if outcome.failure is None else outcome.failure.message,
-                more=[t for t in (outcome.failure.where, outcome.failure.hint) if t]
-                if outcome.failure
-                else ["it was asked to stop, and can go on"] * outcome.was_stopped,
+                more=_why_it_ended(outcome),
                 models=outcome.models,
                 warnings=outcome.warnings,
             ),
@@ -128,14 +140,15 @@ class TrainDisplay(Display):
             self._say("interrupted before anything was trained")
             return
         name = self.folder.name if self._is_listed(self.folder) else str(self.folder)
-        found = Snapshots(self.folder / CHECKPOINTS, run_id=RunReader(self.folder).manifest.run_id)
-        saved = found.all()
-        kept = f"after {plural(saved[0].step, 'step')}" if saved else "none: it begins anew"
+        step = _last_checkpoint(self.folder)
+        kept = "none: it begins anew" if step is None else f"after {plural(step, 'step')}"
         self._say(f"interrupted; the last checkpoint is {kept}, in {self.folder}")
         self._say(f"go on with it: {self.command} --resume {name}")
 
     def _next(self, outcome: TrainOutcome, run: str) -> list[str]:
-        if outcome.failure is not None or outcome.was_stopped:
+        if outcome.failure is not None:
+            return next_after_failure(run, last_checkpoint=_last_checkpoint(outcome.folder))
+        if outcome.was_stopped:
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
         if not outcome.models:
             return []

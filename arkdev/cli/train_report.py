@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,15 +204,15 @@ def outcome_section(
     *,
     job_id: str,
     failure: str | None,
-    more: Sequence[str] = (),
+    more: Iterable[tuple[str, Text | str]] = (),
     models: Mapping[str, Path],
     warnings: Sequence[str],
 ) -> Section:
-    """Build what a training came to; `more` goes below why it ended."""
+    """Build what a training came to; the rows `more` go below why it ended."""
     rows: list[tuple[str, Text | str]] = [("job", job_id), ("reward", rewards_told(steps))]
     if failure is not None:
         rows.append(("failed", Text(printable(failure), style="bold red")))
-    rows += [("" if failure else "stopped", printable(text)) for text in more]
+    rows += more
     learned, is_any = learned_told(steps)
     if learned:
         rows.append(("learned", Text(learned, style="" if is_any else "bold red")))
@@ -258,6 +258,17 @@ def next_for_models(run: str, *, best: str | None, last: str) -> list[str]:
     ]
 
 
+def next_after_failure(run: str, *, last_checkpoint: int | None) -> list[str]:
+    """Return what to type when a training failed: a plugin that is mended rules `--resume` out.
+
+    `last_checkpoint` counts steps; None: the run has none.
+    """
+    if last_checkpoint is None:
+        return ["arkdev train   (begins anew; no step was saved)"]
+    kept = f"goes on after {plural(last_checkpoint, 'step')} while no file has changed"
+    return [f"arkdev train --resume {run}   ({kept})", "arkdev train   (begins anew)"]
+
+
 def rewards_told(steps: Sequence[StepRecord]) -> str:
     """From the first to the last step, and in validation."""
     parts = []
@@ -265,5 +276,6 @@ def rewards_told(steps: Sequence[StepRecord]) -> str:
         means = [step.reward_mean for step in steps if step.phase == phase]
         known = [mean for mean in means if mean is not None]
         if known:
-            parts.append(f"{number(known[0])} to {number(known[-1])} {what}")
+            first = f"{number(known[0])} to " if len(known) > 1 else ""
+            parts.append(f"{first}{number(known[-1])} {what}")
     return ", ".join(parts) or "none"

@@ -36,14 +36,14 @@ def training_json(reader: RunReader) -> dict[str, Any] | None:
 
 def print_training(reader: RunReader) -> None:
     """Print the steps of a run, below its report, and what came of the job."""
-    from rich.text import Text
-
     from arkdev.cli.runs import recomputed_summary
 
     out = console()
     signs = symbols(out)
     summary = reader.manifest.summary or {}
     steps = steps_of(reader)
+    validation = recomputed_summary(reader, phase=TEST)
+    told = [("validation", headline(validation, signs=signs))] if validation.num_rollouts else []
     kl, _ = kl_column(reader.manifest.settings.get("hyperparameters") or {})
     sections = [
         steps_section(steps, signs, kl=kl, width=out.width),
@@ -52,12 +52,9 @@ def print_training(reader: RunReader) -> None:
             steps,
             job_id=job_id_of(reader),
             failure=summary.get("failure"),
+            more=told,
             models=named_models(reader.folder, reader.manifest.run_id),
             warnings=[str(text) for text in summary.get("warnings") or ()],
         ),
     ]
     print_sections(out, sections, signs)
-    validation = recomputed_summary(reader, phase=TEST)
-    if validation.num_rollouts:
-        line = Text(" validation  ", style="dim").append_text(headline(validation, signs=signs))
-        out.print(line, soft_wrap=True)

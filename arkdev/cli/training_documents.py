@@ -113,6 +113,7 @@ class ExportDocument(_Document):
     step: int
     score: float | None
     base_model: str
+    best_step: int | None
     is_merged: bool
     folder: str
     files: list[str]

@@ -96,6 +96,7 @@ class _Table:
         self._width = self._out.width if self._out.is_terminal else 1_000
         self._reader = reader
         self._num_steps: int | None = reader.manifest.settings.get("num_steps")
+        self._hyperparameters = reader.manifest.settings.get("hyperparameters") or {}
         self._kl: str | None = None
         self._times: list[str] = []
 
@@ -114,13 +115,14 @@ class _Table:
     def _add_step(self, watched: Watched) -> None:
         from rich.text import Text
 
-        from arkdev.cli.train_report import HEADERS, aligned, cells
+        from arkdev.cli.train_report import HEADERS, aligned, cells, kl_column
         from arkdev.runs.records import TEST
 
         record = watched.record
         assert record is not None
         if self._kl is None:
-            self._kl = "kl" if "train/kl" in record.metrics else "rollout_off_policy_kl"
+            self._kl, told = kl_column(self._hyperparameters)
+            self._say(told)
             self._out.print(Text(aligned(HEADERS, width=self._width), style="dim"), soft_wrap=True)
         left_s = None if record.phase == TEST else self._left_s(watched.at, step=record.step)
         row = aligned(cells(record, self._signs, kl=self._kl, left_s=left_s), width=self._width)
@@ -143,6 +145,7 @@ class _Table:
     def _say_end(self, status: str) -> None:
         from arkdev.cli.terminal import printable
         from arkdev.flows.watching import last_output
+        from arkdev.runs.reader import RunReader
 
         run_id = self._reader.manifest.run_id
         if status == "finished":
@@ -152,7 +155,11 @@ class _Table:
             return
         ended = "has died: its process is gone" if status == "killed" else f"is {status}"
         self._say(f"{run_id} {ended}; `arkdev train --resume {run_id}` goes on with it")
-        for line in last_output(self._reader.folder):
+        failure = (RunReader(self._reader.folder).manifest.summary or {}).get("failure")
+        if failure:
+            self._say(f"  {printable(failure)}")
+        # a run that ended by itself, or was told to, has said in its manifest what came of it
+        for line in last_output(self._reader.folder) if status == "killed" else ():
             self._say(f"  {printable(line)}")
 
     def _next(self, run_id: str) -> list[str]:

@@ -30,6 +30,8 @@ class ExportedModel:
     step: int
     score: float | None
     """In validation; None: it was not validated."""
+    best_step: int | None
+    """Of the run's model that is best in validation; None: none was validated."""
     base_model: str
     is_merged: bool
     """Whether a LoRA adapter was merged into its base."""
@@ -46,7 +48,8 @@ def export_model(root: Path, *, run: str, to: Path, which: str) -> ExportedModel
     and `OutputError` when the disk refuses; then nothing is left in `to`.
     """
     reader = find_training_run(root, run, command="export")
-    model = SavedModels(reader.folder, run_id=reader.manifest.run_id).chosen(which)
+    saved = SavedModels(reader.folder, run_id=reader.manifest.run_id)
+    model, best = saved.chosen(which), saved.best()
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise WorkspaceError(
             "the folder is not empty" if to.is_dir() else "it is a file",
@@ -78,6 +81,7 @@ def export_model(root: Path, *, run: str, to: Path, which: str) -> ExportedModel
         run=reader.manifest.run_id,
         step=model.step,
         score=model.facts.get(SCORE),
+        best_step=best.step if best else None,
         base_model=_base_model(model),
         is_merged=is_adapter,
         folder=str(to),

@@ -30,6 +30,7 @@ _SUFFIXES = (
 """What plugins are made of and commonly read: code, prompts, rubrics, settings, small data."""
 
 _LARGEST_BYTES = 16 << 20
+_MODEL_CONFIGS = ("config.json", "adapter_config.json")
 _APART = ("runs", "typings", "__pycache__", "site-packages", "node_modules")
 
 
@@ -37,7 +38,8 @@ def fingerprints(root: Path, *, files: Iterable[Path]) -> dict[str, str]:
     """Return SHA-256 of the workspace's own files at `root` and of `files`.
 
     Of the workspace these are the files that a plugin may be made of or read (`_SUFFIXES`, up to
-    16 MB), but no README; what else a plugin reads is not seen.
+    16 MB), but no README and nothing of a model beside its weights, as `arkdev export` writes it,
+    except code; what else a plugin reads is not seen.
 
     A file of the workspace goes by its path in it, any other by its whole path.
     """
@@ -69,11 +71,14 @@ def text_fingerprint(text: str) -> str:
 
 def _own_files(root: Path) -> Iterator[Path]:
     runs = {path.parent for path in root.rglob(MANIFEST) if _is_of_a_run(path)}
+    models = {path.parent for path in root.rglob("*.safetensors") if _is_of_a_model(path)} - {root}
     for path in root.rglob("*"):
         folders = path.relative_to(root).parts[:-1]
         if any(folder.startswith(".") or folder in _APART for folder in folders):
             continue
         if not runs.isdisjoint(path.parents):  # of --out: a run's own files change
+            continue
+        if path.parent in models and path.suffix != ".py":
             continue
         is_own = path.suffix in _SUFFIXES and not path.name.upper().startswith("README")
         if is_own and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
@@ -86,6 +91,10 @@ def _is_of_a_run(manifest: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(document, dict) and {"run_id", "schema_version"} <= document.keys()
+
+
+def _is_of_a_model(weights: Path) -> bool:
+    return any((weights.parent / name).is_file() for name in _MODEL_CONFIGS)
 
 
 def _digest(path: Path) -> str:

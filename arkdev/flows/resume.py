@@ -94,9 +94,13 @@ def changed_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
 
 
 def _changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    names = dict.fromkeys((*before, *now))
-    return [
-        f"{name} was {before.get(name)}, is {now.get(name)}"
-        for name in names
-        if name not in _MAY_CHANGE and before.get(name, _MISSING) != now.get(name, _MISSING)
-    ]
+    problems = []
+    for name in dict.fromkeys((*before, *now)):
+        was, is_now = before.get(name), now.get(name)
+        if name in _MAY_CHANGE or before.get(name, _MISSING) == now.get(name, _MISSING):
+            continue
+        if isinstance(was, Mapping) and isinstance(is_now, Mapping):  # what differs in it alone
+            kept = [key for key in was if was[key] == is_now.get(key, _MISSING)]
+            was, is_now = ({k: v for k, v in of.items() if k not in kept} for of in (was, is_now))
+        problems.append(f"{name} was {was}, is {is_now}")
+    return problems

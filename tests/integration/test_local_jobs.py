@@ -78,6 +78,7 @@ def test_a_local_job_is_shown_by_its_run_or_its_job_id(arkdev: Command, runs: Pa
     by_job = arkdev("get", "mcj", document["job_id"])
     assert writer.run_id in by_job.out and "4 of 4 steps" in by_job.out
     assert "after 4 steps: reward 0.625 in validation, the best" in by_job.out
+    assert "lr = 0.001" in by_job.out and " UTC" in by_job.out
     assert f"runs/{writer.run_id}/models/step-4" in by_job.out  # as it is written from here
 
 
@@ -161,6 +162,7 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     assert told.exit_code == 0, told.err
     exported = told.document
     assert (exported["step"], exported["base_model"], exported["is_merged"]) == (4, "tiny", False)
+    assert exported["best_step"] == 4
     folder = workspace.root / "out"
     assert sorted(path.name for path in folder.iterdir()) == exported["files"]
     assert exported["files"] == [
@@ -181,6 +183,7 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     third = arkdev("export", "latest", "--to", "step2", "--step", "2")
     assert "arkdev test plugin --endpoint local --model step2" in third.out
     assert (third.exit_code, "after 2 steps" in third.out) == (0, True)
+    assert "the model after 4 steps is the best in validation" in third.out
     for wrong, said in (("5", "has no saved model of 5 steps"), ("first", "a number of steps")):
         told = arkdev("export", "latest", "--to", "no", "--step", wrong)
         assert (told.exit_code, said in told.err) == (2, True)

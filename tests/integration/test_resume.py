@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from arkdev.errors import RunError, UsageError
+from arkdev.flows.resume import check_unchanged
 from arkdev.runs.reader import RunReader
+from arkdev.runs.records import Manifest
 from arkdev.runs.writer import RunWriter
 from tests.integration import resuming
 from tests.integration.workspace import Command, Run, Workspace, job_yaml
@@ -194,6 +196,32 @@ def test_the_list_says_that_a_run_was_resumed_and_how_long_it_worked(
     assert 100 < run["worked_s"] < 160  # and not the years in between
     (event,) = [event for event in RunReader(cut).events() if event["kind"] == "resumed"]
     assert event["num_lines_dropped"] > 1
+
+
+def test_a_model_that_was_exported_into_the_workspace_changes_nothing(
+    cut: Path, arkdev: Command, workspace: Workspace
+) -> None:
+    """`arkdev export latest --to my-model`, as the README has it."""
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja", "model.safetensors"):
+        workspace.write(f"my-model/{name}", "{}")
+    assert "are finished and kept" in arkdev("test", "plugin", "--resume", cut.name).err
+
+
+def test_of_a_setting_with_parts_those_that_changed_are_named_alone() -> None:
+    manifest = Manifest(
+        schema_version=1,
+        run_id="run-1",
+        kind="train",
+        status="interrupted",
+        started_at="2026-01-01T00:00:00.000000Z",
+        settings={"hyperparameters": {"lr": 0.1, "top_p": 1.0}},
+        hashes={},
+        versions={},
+    )
+    with pytest.raises(RunError, match=r"was \{'lr': 0.1\}, is \{'lr': 0.2\}"):
+        check_unchanged(
+            manifest, settings={"hyperparameters": {"lr": 0.2, "top_p": 1.0}}, hashes={}
+        )
 
 
 CHANGES: dict[str, tuple[Callable[[Workspace], object], str]] = {

@@ -71,6 +71,31 @@ def test_a_run_that_dies_is_said_to_have_died_with_what_it_printed_last(
     assert "what was printed" in told.err
 
 
+def test_of_a_run_that_was_told_to_stop_the_table_is_not_repeated_from_its_output(
+    arkdev: Command, runs: Path
+) -> None:
+    writer = training_folders.begin(runs)
+    training_folders.write_step(writer, 0)
+    (writer.folder / "output.txt").write_text("what was printed\n", encoding="utf-8")
+    writer.finish("stopped", {})
+    told = arkdev("watch")
+    assert "is stopped" in told.err and "what was printed" not in told.err
+
+
+def test_of_a_run_that_failed_the_failure_is_said(arkdev: Command, runs: Path) -> None:
+    writer = training_folders.begin(runs)
+    writer.finish("failed", {"failure": "step 0: grading ended on KeyError"})
+    told = arkdev("watch")
+    assert (told.exit_code, "step 0: grading ended on KeyError" in told.err) == (1, True)
+
+
+def test_the_table_says_which_distance_it_shows(arkdev: Command, runs: Path) -> None:
+    writer = training_folders.begin(runs, hyperparameters={"kl_coefficient": 0.1})
+    training_folders.write_step(writer, 0)
+    writer.finish("finished", {})
+    assert "kl: from the model that training began with" in arkdev("watch").err
+
+
 def test_a_run_is_followed_while_it_goes_on_and_when_it_goes_back(runs: Path) -> None:
     writer = training_folders.begin(runs)
     watching = watch_run(writer.folder, look_every_s=0.01)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from arkdev.cli.debug_report import what_is_learned
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from arkdev.cli.debug_report import outcome_section, what_is_learned
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.records import TEST, TRAIN
 
@@ -39,3 +43,19 @@ def test_a_job_that_learns_nothing_is_called_that(
     steps: list[StepRecord], said: str, is_any: bool
 ) -> None:
     assert what_is_learned(steps) == (said, is_any)
+
+
+def test_what_validation_came_to_is_a_row_like_the_others() -> None:
+    section = outcome_section(
+        job_id="job-1",
+        failure="step 0: it failed",
+        warnings=(),
+        steps=[],
+        failed_at=["", "plugins/grader.py:3"],
+        validation=Text("32 of 32 rollouts graded"),
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(section.body)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    values = ("job-1", "step 0", "plugins/grader.py:3", "32 of 32")
+    assert len({line.index(v) for line, v in zip(lines, values, strict=True)}) == 1

@@ -182,3 +182,12 @@ def test_building_the_commands_again_adds_none_of_them_twice():
     for group in build_app().registered_groups:
         callbacks = [info.callback for info in group.typer_instance.registered_commands]
         assert len(callbacks) == len(set(callbacks))
+
+
+@pytest.mark.parametrize("group", [[], ["doctor"]])
+def test_the_help_has_each_command_s_whole_sentence(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*group, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Examples:")[0]
+    assert listed.strip() and "..." not in listed

@@ -1,12 +1,13 @@
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from arkdev.cli.report import print_next, render_summary
-from arkdev.cli.terminal import duration, share
+from arkdev.cli.report import headline, print_next, render_summary
+from arkdev.cli.terminal import duration, share, symbols
 from arkdev.harness.services import ServiceSummary
 from arkdev.harness.stability import Instability, QuarterSummary
 from arkdev.harness.statistics import RunStatistics
@@ -334,3 +335,9 @@ def test_shares_and_durations_do_not_round_to_a_lie():
         "99.00 s",
         "2m05s",
     ]
+
+
+def test_both_counts_of_a_headline_are_written_alike() -> None:
+    many = replace(mixed_run(), num_graded=2560, num_rollouts=2561)
+    told = headline(many, signs=symbols(Console(file=io.StringIO())))
+    assert "2,560 of 2,561 rollouts graded" in told.plain

@@ -17,8 +17,10 @@ from arkdev.cli.train_report import (
     curve_section,
     kl_column,
     learned_told,
+    next_after_failure,
     next_for_models,
     outcome_section,
+    rewards_told,
     telling,
 )
 from arkdev.harness.steps import StepRecord
@@ -177,3 +179,28 @@ def test_saved_models_are_named_by_their_folder_in_the_run() -> None:
     console = Console(file=io.StringIO(), width=60)
     console.print(section.body)
     assert "models/step-2 in the run's folder" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_one_round_of_validation_is_one_number_and_no_way_from_there_to_itself() -> None:
+    steps = [step(0, 0.25), step(1, 0.5), step(1, 0.75, phase="test")]
+    assert rewards_told(steps) == "0.250 to 0.500 in training, 0.750 in validation"
+
+
+def test_after_a_failure_only_what_was_saved_is_gone_on_with() -> None:
+    """The fault lies in a plugin as a rule, and once that is mended a run cannot be resumed."""
+    assert not any("--resume" in line for line in next_after_failure("run-1", last_checkpoint=None))
+    resume, anew = next_after_failure("run-1", last_checkpoint=3)
+    assert "--resume run-1" in resume and "after 3 steps while no file has changed" in resume
+    assert anew.startswith("arkdev train ")
+
+
+def test_what_is_below_a_failure_is_aligned_with_it() -> None:
+    told = [("validation", "32 of 32 rollouts graded")]
+    section = outcome_section(
+        [step(0, 0.5)], job_id="j", failure=None, more=told, models={}, warnings=()
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(section.body)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    values = ("j ", "0.500", "32 of")
+    assert len({line.index(v) for line, v in zip(lines, values, strict=False)}) == 1
