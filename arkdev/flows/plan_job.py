@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arkdev.flows.debug_request import DEFAULT_BATCH_SIZE, DEFAULT_NUM_GENERATIONS
+from arkdev.flows.local_problems import local_problems
 from arkdev.flows.train_request import DEFAULT_MODEL
 from arkdev.job.capabilities import (
     COMES_WITH,
@@ -47,7 +48,7 @@ class JobPlan:
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     problems: tuple[Problem, ...]
-    """Keys that the backend would pass over."""
+    """Keys that the backend would pass over, and values that it refuses."""
 
     def on_backend(self, effect: KeyEffect) -> Effect:
         """Return what a key does on the plan's backend."""
@@ -82,7 +83,7 @@ def plan_job(job: Job, backend: BackendName, *, workspace: Workspace) -> JobPlan
         work=tuple(_work(local.job if local else job, backend)),
         differences=tuple(_differences(job, effects)),
         notes=tuple(_notes(job, backend, local)),
-        problems=tuple(refusals(job, backend, local)),
+        problems=(*refusals(job, backend, local), *(local_problems(local) if local else ())),
     )
 
 

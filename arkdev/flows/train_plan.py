@@ -8,14 +8,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-from arkdev.backends.local.answer_requests import MIN_TEMPERATURE
 from arkdev.backends.local.model_files import ModelFiles, resolve_model
 from arkdev.backends.local.packages import require_packages
 from arkdev.backends.local.settings import Correction, LoraSettings, UpdateSettings
 from arkdev.endpoints.registry import LOCAL
-from arkdev.errors import ConfigurationError, JobError, UsageError
+from arkdev.errors import JobError, UsageError
 from arkdev.flows.debug_plan import DebugPlan, composed
-from arkdev.flows.debug_records import loss_mode
+from arkdev.flows.local_problems import local_problems, place_of
 from arkdev.flows.resume import check_unchanged, find_resumable
 from arkdev.flows.test_plan import serve_ark_sdk
 from arkdev.flows.test_request import check_flags, shown
@@ -26,7 +25,6 @@ from arkdev.flows.train_request import (
     check_engine,
     hyperparameter_flags,
 )
-from arkdev.harness.loss_weights import LossAggMode
 from arkdev.harness.sampling import DOCUMENTED_DEFAULTS
 from arkdev.harness.stalls import stalls_of_summary
 from arkdev.job.capabilities import BackendName
@@ -34,7 +32,7 @@ from arkdev.job.effects import require_supported
 from arkdev.job.job import Job
 from arkdev.job.local_values import OWN_DEFAULTS, LocalJob, LocalValue, local_job
 from arkdev.job.methods import CustomizationType
-from arkdev.job.problems import Problem, make_error
+from arkdev.job.problems import make_error
 from arkdev.job.reader import read_job, require_job_file
 from arkdev.job.workspace import Workspace, find_workspace
 from arkdev.observe.metric_sinks.sinks import check_installed
@@ -97,21 +95,8 @@ class TrainPlan(DebugPlan):
         return self.train.deterministic or is_seeded
 
     def check_temperatures(self) -> None:
-        """Raise `JobError` for a sample of any step that is sampled differently, and for one that
-        the sampler does not take, or that nothing can be learned at (0)."""
+        """Raise `JobError` for a sample of any step that is sampled differently."""
         assert self.data is not None
-        if self.temperature == 0:
-            raise JobError(
-                "temperature is 0: the answers of a group would all be the same, and of no "
-                "distribution that can be trained",
-                hint="--set temperature=1, or another one above 0",
-            )
-        if self.temperature < MIN_TEMPERATURE:
-            raise JobError(
-                f"temperature is {self.temperature:g}; the sampler takes {MIN_TEMPERATURE:g} or "
-                "more",
-                hint="--set temperature=1",
-            )
         # an epoch has every sample: later ones have no others
         first_epoch = islice(self.steps.batches(), self.steps.steps_per_epoch)
         for index in sorted({i for batch in first_epoch for i in batch.indices}):
@@ -232,46 +217,17 @@ def _temperature(job: Job, request: TrainRequest) -> float:
 
 def _check_values(local: LocalJob, request: TrainRequest) -> None:
     """Refuse what would have no effect, or cannot be meant."""
-    job = local.job
-    if loss_mode(job) is None:
-        known = ", ".join(LossAggMode)
-        raise JobError(
-            f"loss_agg_mode {job.hyperparameters['loss_agg_mode']!r}: arkdev knows {known}",
-            where=_place(local, "loss_agg_mode"),
-        )
-    try:
-        update = UpdateSettings.from_hyperparameters(job.hyperparameters)
-    except ConfigurationError as error:
-        raise JobError(error.message, hint=error.hint) from None
-    _check_effects(local, update)
-    if request.policy_lag and update.correction is Correction.NONE:
+    problems = local_problems(local)
+    if problems:
+        raise make_error(JobError, problems)
+    given = local.job.hyperparameters.get("correction")
+    if request.policy_lag and given == Correction.NONE:
         raise JobError(
             'correction is "none", but with a policy_lag the weights that answer are not those '
             "that are trained",
-            where=_place(local, "correction"),
+            where=place_of(local, "correction"),
             hint="choose truncated or masked, or leave --policy-lag out",
         )
-
-
-def _check_effects(local: LocalJob, update: UpdateSettings) -> None:
-    """Refuse settings of a part of the loss that is off."""
-    off: dict[str, str] = {}
-    if not update.kl_coefficient:
-        off |= dict.fromkeys(("kl_estimator", "kl_place"), "kl_coefficient is 0")
-    if update.correction is Correction.NONE:
-        off |= dict.fromkeys(("correction_cap", "correction_floor"), "correction is none")
-    problems = [
-        Problem(_place(local, name), f"{name} has no effect: {why}")
-        for name, why in off.items()
-        if name in local.values
-    ]
-    if problems:
-        raise make_error(JobError, problems)
-
-
-def _place(local: LocalJob, name: str) -> str:
-    value = local.values.get(name)
-    return value.place if value is not None else local.job.place(("hyperparameters", name))
 
 
 def _notes(job: Job, local: LocalJob, model: ModelFiles, *, is_asked_for: bool) -> list[str]:
