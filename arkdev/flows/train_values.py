@@ -26,7 +26,7 @@ def value_problems(local: LocalJob) -> list[Problem]:
             "temperature is 0: the answers of a group would all be the same, and of no "
             "distribution that can be trained; --set temperature=1, or another one above 0"
             if temperature == 0
-            else f"temperature is {temperature:g}; the sampler takes {MIN_TEMPERATURE:g} or more; "
+            else f"temperature is {temperature:g}: the sampler takes {MIN_TEMPERATURE:g} or more; "
             "--set temperature=1"
         )
         found.append(Problem(place_of_value(local, "temperature"), message))
@@ -36,9 +36,9 @@ def value_problems(local: LocalJob) -> list[Problem]:
     try:
         UpdateSettings.from_hyperparameters(values)
     except ConfigurationError as error:
-        places = (place_of_value(local, name) for name in values if name in error.message)
         told = f"{error.message}; {error.hint}" if error.hint else error.message
-        found.append(Problem(next(places, local.job.place(("hyperparameters",))), told))
+        for text in error.problems or (told,):
+            found.append(Problem(place_of_value(local, _named(text)), text))
     return found
 
 
@@ -46,3 +46,8 @@ def place_of_value(local: LocalJob, name: str) -> str:
     """Return where the value of a hyperparameter stands."""
     value = local.values.get(name)
     return value.place if value is not None else local.job.place(("hyperparameters", name))
+
+
+def _named(text: str) -> str:
+    """Return the value that a problem of `UpdateSettings` begins with."""
+    return text.partition("=")[0].partition(" ")[0]

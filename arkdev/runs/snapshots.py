@@ -199,6 +199,11 @@ def read_description(folder: Path) -> dict[str, Any]:
     document = json.loads((folder / SNAPSHOT).read_text(encoding="utf-8"))
     if not isinstance(document, dict) or document.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(f"not a {SNAPSHOT} of schema version {SCHEMA_VERSION}")
+    files = document.get("files")
+    if not isinstance(files, dict) or not all(
+        isinstance(saved, dict) and saved.keys() >= {"size", "sha256"} for saved in files.values()
+    ):
+        raise ValueError("it does not say which files were saved")
     return document
 
 

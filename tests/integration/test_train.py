@@ -16,6 +16,8 @@ from arkdev.errors import ExitCode, JobError, PolicyEngineError, RunError, Usage
 from arkdev.flows.debug import run_debug
 from arkdev.flows.debug_plan import plan_debug
 from arkdev.flows.debug_request import DebugRequest
+from arkdev.flows.plan_job import load_job, plan_job
+from arkdev.job.capabilities import BackendName
 from arkdev.runs.reader import RunReader
 from arkdev.runs.resume import resume_run
 from tests.integration.debugging import Quiet, numbered, write_job
@@ -425,10 +427,30 @@ def test_nothing_is_blamed_for_the_time_that_the_policy_takes_in_this_process(jo
     assert planned(job).stall_threshold_s == 0
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("temperature = 0", "temperature is 0"),
+        ('kl_estimator = "k1"', "kl_estimator has no effect on local: kl_coefficient is 0"),
+        ('loss_agg_mode = "mean"', "loss_agg_mode 'mean': arkdev knows token-mean"),
+        ("correction_floor = 9.0", "correction_floor"),
+    ],
+)
+def test_a_plan_refuses_what_the_training_refuses(job, line, said):
+    job.write("arkworkspace.toml", f"[train.local]\n{line}\n")
+    with pytest.raises(JobError) as refused:
+        planned(job)
+    assert said in refused.value.message
+    loaded, workspace = load_job(job.root, None)
+    plan = plan_job(loaded, BackendName.LOCAL, workspace=workspace)
+    assert [problem.message for problem in plan.problems] == [refused.value.message]
+    assert plan.problems[0].where == refused.value.where
+
+
 def test_a_training_at_a_temperature_that_cannot_be_is_refused(job):
     with pytest.raises(JobError, match="temperature is 0"):
         trained(job, settings={"temperature": "0"})
-    with pytest.raises(JobError, match=r"temperature is 1e-12; the sampler takes 0\.0001"):
+    with pytest.raises(JobError, match=r"temperature is 1e-12: the sampler takes 0\.0001"):
         trained(job, settings={"temperature": "1e-12"})
 
 

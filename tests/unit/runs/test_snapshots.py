@@ -1,5 +1,6 @@
 """Folders that are whole or not at all, whatever happens while they are written."""
 
+import json
 import os
 import shutil
 import signal
@@ -68,6 +69,19 @@ def test_a_snapshot_is_found_again_with_its_facts_and_is_whole(mine):
     assert (latest.step, latest.facts) == (10, {"score": 0.5})
     assert damage_of(latest.folder) is None
     assert (latest.folder / "inner" / "b").read_text(encoding="utf-8") == "xx"
+
+
+@pytest.mark.parametrize("files", [None, ["a"], {"a": 3}, {"a": {"size": 1}}])
+def test_a_description_without_its_files_is_left_out(mine, files):
+    mine.save(1, fill("x"))
+    path = mine.save(2, fill("x")).folder / SNAPSHOT
+    document = {**json.loads(path.read_text(encoding="utf-8")), "files": files}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    problems = []
+    latest = mine.latest_whole(problems)
+    assert latest is not None
+    assert latest.step == 1
+    assert "step-2 is not whole" in problems[0]
 
 
 def test_a_folder_that_was_removed_with_its_run_is_not_made_again(mine):
