@@ -18,6 +18,7 @@ from arkdev.cli.train_report import (
     cells,
     curve_section,
     kl_column,
+    last_checkpoint,
     next_after_failure,
     next_for_models,
     outcome_section,
@@ -30,9 +31,7 @@ from arkdev.flows.train_plan import TrainPlan
 from arkdev.harness.steps import StepRecord
 from arkdev.job.batches import Batch
 from arkdev.runs.masking import masked_text
-from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN
-from arkdev.runs.snapshots import CHECKPOINTS, Snapshots
 
 
 def _why_it_ended(outcome: TrainOutcome) -> list[tuple[str, str]]:
@@ -40,12 +39,6 @@ def _why_it_ended(outcome: TrainOutcome) -> list[tuple[str, str]]:
     if outcome.failure is None:
         return [("stopped", "it was asked to stop, and can go on")] * outcome.was_stopped
     return [("", printable(t)) for t in (outcome.failure.where, outcome.failure.hint) if t]
-
-
-def _last_checkpoint(folder: Path) -> int | None:
-    """Return the steps of the checkpoint that the run in `folder` would go on from."""
-    saved = Snapshots(folder / CHECKPOINTS, run_id=RunReader(folder).manifest.run_id).all()
-    return saved[0].step if saved else None
 
 
 class TrainDisplay(Display):
@@ -140,14 +133,14 @@ class TrainDisplay(Display):
             self._say("interrupted before anything was trained")
             return
         name = self.folder.name if self._is_listed(self.folder) else str(self.folder)
-        step = _last_checkpoint(self.folder)
+        step = last_checkpoint(self.folder)
         kept = "none: it begins anew" if step is None else f"after {plural(step, 'step')}"
         self._say(f"interrupted; the last checkpoint is {kept}, in {self.folder}")
         self._say(f"go on with it: {self.command} --resume {name}")
 
     def _next(self, outcome: TrainOutcome, run: str) -> list[str]:
         if outcome.failure is not None:
-            return next_after_failure(run, last_checkpoint=_last_checkpoint(outcome.folder))
+            return next_after_failure(run, last_checkpoint=last_checkpoint(outcome.folder))
         if outcome.was_stopped:
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
         if not outcome.models:

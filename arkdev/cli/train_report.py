@@ -12,7 +12,9 @@ from rich.text import Text
 from arkdev.cli.debug_report import what_is_learned
 from arkdev.cli.terminal import Section, Symbols, duration, facts, number, plural, printable
 from arkdev.harness.steps import StepRecord
+from arkdev.runs.reader import RunReader
 from arkdev.runs.records import TEST, TRAIN
+from arkdev.runs.snapshots import CHECKPOINTS, Snapshots
 
 HEADERS = (
     "step",
@@ -256,6 +258,12 @@ def next_for_models(run: str, *, best: str | None, last: str) -> list[str]:
         f"arkdev test plugin --endpoint local --model {model}",
         f"arkdev export {run}{which} --to my-model",
     ]
+
+
+def last_checkpoint(folder: Path) -> int | None:
+    """Return the steps of the checkpoint that the run in `folder` would go on from."""
+    saved = Snapshots(folder / CHECKPOINTS, run_id=RunReader(folder).manifest.run_id).all()
+    return saved[0].step if saved else None
 
 
 def next_after_failure(run: str, *, last_checkpoint: int | None) -> list[str]:

@@ -145,7 +145,6 @@ class _Table:
     def _say_end(self, status: str) -> None:
         from arkdev.cli.terminal import printable
         from arkdev.flows.watching import last_output
-        from arkdev.runs.reader import RunReader
 
         run_id = self._reader.manifest.run_id
         if status == "finished":
@@ -153,14 +152,24 @@ class _Table:
             for command in self._next(run_id):
                 self._say(f"  {command}")
             return
+        if status == "failed":
+            self._say_failure(run_id)
+            return
         ended = "has died: its process is gone" if status == "killed" else f"is {status}"
         self._say(f"{run_id} {ended}; `arkdev train --resume {run_id}` goes on with it")
-        failure = (RunReader(self._reader.folder).manifest.summary or {}).get("failure")
-        if failure:
-            self._say(f"  {printable(failure)}")
-        # a run that ended by itself, or was told to, has said in its manifest what came of it
         for line in last_output(self._reader.folder) if status == "killed" else ():
             self._say(f"  {printable(line)}")
+
+    def _say_failure(self, run_id: str) -> None:
+        from arkdev.cli.terminal import printable
+        from arkdev.cli.train_report import last_checkpoint, next_after_failure
+        from arkdev.runs.reader import RunReader
+
+        folder = self._reader.folder
+        failure = (RunReader(folder).manifest.summary or {}).get("failure")
+        self._say(f"{run_id} has failed" + (f": {printable(failure)}" if failure else ""))
+        for command in next_after_failure(run_id, last_checkpoint=last_checkpoint(folder)):
+            self._say(f"  {command}")
 
     def _next(self, run_id: str) -> list[str]:
         from arkdev.cli.train_report import next_for_models

@@ -105,4 +105,5 @@ def _lack(which: str, found: list[Snapshot]) -> str:
 def _there_is(found: list[Snapshot]) -> str:
     if not found:
         return "models are saved every save_every_n_steps, and at the end"
-    return f"there is {', '.join(f'step {each.step}' for each in found)}; name it with --step"
+    there = ", ".join(f"step {each.step}" for each in found)
+    return f"there is {there}: RUN@{found[0].step} as a --model, --step of `arkdev export`"

@@ -190,6 +190,15 @@ def test_an_exported_model_is_a_folder_of_its_own_with_its_card(
     assert not (workspace.root / "no").exists()
 
 
+def test_a_model_that_was_not_saved_is_answered_with_those_that_were_for_any_command(
+    arkdev: Command, runs: Path
+) -> None:
+    training_folders.finished(runs)
+    told = arkdev("export", "latest", "--to", "no", "--step", "5")
+    for said in ("step 4, step 3, step 2", "RUN@4", "--step"):
+        assert said in told.err
+
+
 def test_a_damaged_model_is_not_exported(arkdev: Command, runs: Path, workspace: Workspace) -> None:
     writer = training_folders.finished(runs)
     (writer.folder / "models" / "step-4" / "model.safetensors").write_bytes(b"weights of step 5")

@@ -87,6 +87,7 @@ def test_of_a_run_that_failed_the_failure_is_said(arkdev: Command, runs: Path) -
     writer.finish("failed", {"failure": "step 0: grading ended on KeyError"})
     told = arkdev("watch")
     assert (told.exit_code, "step 0: grading ended on KeyError" in told.err) == (1, True)
+    assert "--resume" not in told.err  # there is no checkpoint to go on from
 
 
 def test_the_table_says_which_distance_it_shows(arkdev: Command, runs: Path) -> None:
