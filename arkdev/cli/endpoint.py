@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,13 +96,13 @@ def serve(
     key = _api_key(api_key_env)
     make = _scripted if what is Served.SCRIPTED else _policy
     given = scripted if what is Served.SCRIPTED else local
-    server, said, settings = make({k: v for k, v in given.items() if v is not None}, key)
+    made = make({k: v for k, v in given.items() if v is not None}, key)
     if host not in _HERE and key is None:
         typer.echo(
             "note: whoever reaches this address can use the model; --api-key-env asks for a key",
             err=True,
         )
-    _run(server, host=host, port=port, said=said, settings=settings if as_json else None)
+    _run(made, host=host, port=port, as_json=as_json)
 
 
 def _refuse(flags: Mapping[str, Any], *, what: Served) -> None:
@@ -125,7 +126,20 @@ def _api_key(variable: str | None) -> str | None:
     return read_api_key(variable, keys_file=user_keys_file()).get_secret_value()
 
 
-_Made = tuple["ModelServer", str, dict[str, Any]]
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is served."""
+
+    server: ModelServer
+    said: str
+    """What it is, for people."""
+    settings: dict[str, Any]
+    close: Callable[[], Awaitable[None]] = _nothing
+    """Ends what answers behind the server; called when that has stopped."""
 
 
 def _scripted(flags: dict[str, Any], key: str | None) -> _Made:
@@ -136,11 +150,11 @@ def _scripted(flags: dict[str, Any], key: str | None) -> _Made:
     script = load_script(flags["script"]) if "script" in flags else None
     skill, latency_s = flags.get("skill", DEFAULT_SKILL), flags.get("latency", 0.0)
     server = ScriptedServer(skill=skill, script=script, latency_s=latency_s, api_key=key)
-    return server, "the scripted model", _document("scripted", skill=skill, latency_s=latency_s)
+    settings = _document("scripted", skill=skill, latency_s=latency_s)
+    return _Made(server, "the scripted model", settings)
 
 
 def _policy(flags: dict[str, Any], key: str | None) -> _Made:
-    from dataclasses import replace
     from importlib import import_module
 
     from arkdev.endpoints.registry import LOCAL
@@ -167,7 +181,7 @@ def _policy(flags: dict[str, Any], key: str | None) -> _Made:
         max_context_tokens=loaded.max_context_tokens,
         seed=flags.get("seed"),
     )
-    return server, f"{spec.model} {loaded}", document
+    return _Made(server, f"{spec.model} {loaded}", document, loaded.endpoint.close)
 
 
 def _document(model: str, **settings: Any) -> dict[str, Any]:
@@ -175,38 +189,35 @@ def _document(model: str, **settings: Any) -> dict[str, Any]:
     return {"model": model, **dict.fromkeys(names), **settings}
 
 
-def _run(
-    server: ModelServer, *, host: str, port: int, said: str, settings: dict[str, Any] | None
-) -> None:
+def _run(made: _Made, *, host: str, port: int, as_json: bool) -> None:
     from arkdev.cli.interrupts import run_interruptible
 
     try:
         run_interruptible(
-            _serve(server, host=host, port=port, said=said, settings=settings),
+            _serve(made, host=host, port=port, as_json=as_json),
             on_give_up=lambda: typer.echo("answers under way do not end: left behind", err=True),
         )
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-async def _serve(
-    server: ModelServer, *, host: str, port: int, said: str, settings: dict[str, Any] | None
-) -> None:
+async def _serve(made: _Made, *, host: str, port: int, as_json: bool) -> None:
     import asyncio
 
     try:
-        url = await server.start(host, port)
+        url = await made.server.start(host, port)
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}:{port}: {error.strerror or error}",
             hint="Give another --port, or --port 0 for a free one.",
         ) from error
     try:
-        if settings is None:
-            typer.echo(url)
-            typer.echo(f"Serving {said}; Ctrl-C stops it.", err=True)
+        if as_json:
+            typer.echo(json.dumps({"schema_version": 1, "url": url, **made.settings}))
         else:
-            typer.echo(json.dumps({"schema_version": 1, "url": url, **settings}))
+            typer.echo(url)
+            typer.echo(f"Serving {made.said}; Ctrl-C stops it.", err=True)
         await asyncio.Event().wait()
     finally:
-        await server.stop()
+        await made.server.stop()
+        await made.close()
