@@ -85,6 +85,8 @@ def serve(
 
     Example: arkdev endpoint serve local --model tiny --port 8000
     """
+    from arkdev.cli.interrupts import ended_at_once
+
     scripted = {"skill": skill, "script": script, "latency": latency}
     local = {
         "model": model,
@@ -96,7 +98,8 @@ def serve(
     key = _api_key(api_key_env)
     make = _scripted if what is Served.SCRIPTED else _policy
     given = scripted if what is Served.SCRIPTED else local
-    made = make({k: v for k, v in given.items() if v is not None}, key)
+    with ended_at_once():
+        made = make({k: v for k, v in given.items() if v is not None}, key)
     if host not in _HERE and key is None:
         typer.echo(
             "note: whoever reaches this address can use the model; --api-key-env asks for a key",

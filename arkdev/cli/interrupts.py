@@ -9,9 +9,9 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from arkdev.cli.children import descendants, end_descendants, pythons_own
@@ -88,6 +88,25 @@ def run_interruptible(
             end_programs()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def ended_at_once() -> Iterator[None]:
+    """End the process with code 130 when it is interrupted in the block, where nothing runs yet.
+
+    For what loads for seconds: a `KeyboardInterrupt` that is raised while a library in C++ is
+    imported can be lost there, or bring the process down.
+    """
+
+    def end(_signal: int, _frame: object) -> None:
+        os._exit(ExitCode.INTERRUPTED)
+
+    before = {number: signal.signal(number, end) for number in _interrupting()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupting() -> list[signal.Signals]:
