@@ -120,18 +120,23 @@ def what_is_learned(steps: Sequence[StepRecord]) -> tuple[str, bool]:
         return "", True
     told = [(step.num_kept, step.num_without_signal) for step in training]
     if not any(kept for kept, _ in told):
-        return f"nothing: no group is left in any of {plural(len(told), 'step')}", False
+        return f"nothing: no group is left {in_steps(len(told), 'any')}", False
     known = [kept - without for kept, without in told if without is not None]
     if len(known) < len(told):  # a critic or a teacher teaches
         return "", True
     if not any(known):
-        return f"nothing: every advantage is 0 in each of {plural(len(told), 'step')}", False
+        return f"nothing: every advantage is 0 {in_steps(len(told), 'each')}", False
     num_groups = sum(step.num_groups for step in training)
     return (
         f"in {sum(map(bool, known))} of {plural(len(told), 'step')}, from {sum(known):,} of "
         f"{plural(num_groups, 'group')}",
         True,
     )
+
+
+def in_steps(number: int, which: str) -> str:
+    """``in any of 3 steps``; ``in the step``."""
+    return f"in {which} of {number:,} steps" if number > 1 else "in the step"
 
 
 def outcome_section(

@@ -102,6 +102,8 @@ def headline(summary: Summary, *, signs: Symbols) -> Text:
         line.append(f"; {', '.join(troubles)}")
     if summary.would_fail_job:
         line.append(": a job would fail", style="bold red")
+    elif not summary.num_graded and (summary.num_dropped or summary.verdicts.get("discard")):
+        line.append(": all were given up, so that there is nothing to learn from")
     return line
 
 

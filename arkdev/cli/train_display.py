@@ -19,6 +19,7 @@ from arkdev.cli.train_report import (
     curve_section,
     kl_column,
     last_checkpoint,
+    learned_told,
     next_after_failure,
     next_for_models,
     outcome_section,
@@ -134,8 +135,12 @@ class TrainDisplay(Display):
             return
         name = self.folder.name if self._is_listed(self.folder) else str(self.folder)
         step = last_checkpoint(self.folder)
-        kept = "none: it begins anew" if step is None else f"after {plural(step, 'step')}"
-        self._say(f"interrupted; the last checkpoint is {kept}, in {self.folder}")
+        kept = (
+            "there is no checkpoint yet, so that it begins anew"
+            if step is None
+            else f"the last checkpoint is after {plural(step, 'step')}"
+        )
+        self._say(f"interrupted; {kept}, in {self.folder}")
         self._say(f"go on with it: {self.command} --resume {name}")
 
     def _next(self, outcome: TrainOutcome, run: str) -> list[str]:
@@ -143,10 +148,12 @@ class TrainDisplay(Display):
             return next_after_failure(run, last_checkpoint=last_checkpoint(outcome.folder))
         if outcome.was_stopped:
             return [f"arkdev train --resume {run}   (goes on from the last checkpoint)"]
-        if not outcome.models:
-            return []
+        learned, is_any = learned_told(outcome.steps)
+        if learned and not is_any:
+            return [f"arkdev show {run} --step 0   (the models are as they were)"]
         models = {which: str(folder) for which, folder in outcome.models.items()}
-        return next_for_models(run, best=models.get("best"), last=models["last"])
+        best = models.get("best")
+        return next_for_models(run, best=best, last=models["last"]) if models else []
 
     def _say_rest(self, outcome: TrainOutcome) -> None:
         for note in outcome.notes:

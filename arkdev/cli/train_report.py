@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
-from arkdev.cli.debug_report import what_is_learned
+from arkdev.cli.debug_report import in_steps, what_is_learned
 from arkdev.cli.terminal import Section, Symbols, duration, facts, number, plural, printable
 from arkdev.harness.steps import StepRecord
 from arkdev.runs.reader import RunReader
@@ -237,7 +237,7 @@ def learned_told(steps: Sequence[StepRecord]) -> tuple[str, bool]:
     if not updated:
         told, is_any = what_is_learned(done)
         if told and is_any:
-            told = f"nothing: no update was made in any of {plural(len(done), 'step')}"
+            told = f"nothing: no update was made {in_steps(len(done), 'any')}"
         return told, False
     taught = sum(step.num_kept - (step.num_without_signal or 0) for step in updated)
     num_groups = sum(step.num_groups for step in done)

@@ -202,6 +202,14 @@ async def test_an_answer_ends_where_the_context_does_and_a_longer_prompt_is_refu
         await engine.generate(request(prompt(CONTEXT)))
 
 
+async def test_a_context_of_a_few_tokens_is_one():
+    engine = TorchEngine(models.qwen3(max_position_embeddings=8), max_context_tokens=8)
+    try:
+        assert len((await engine.generate(request(prompt(3), new=50))).token_ids) == 5
+    finally:
+        await engine.close()
+
+
 @pytest.mark.parametrize(
     ("token_ids", "settings"),
     [

@@ -32,7 +32,7 @@ def step(kept: int, without: int | None, phase: str = TRAIN) -> StepRecord:
     [
         ([step(4, 1), step(2, 2)], "in 1 of 2 steps, from 3 of 8 groups", True),
         ([step(4, 4), step(3, 3)], "nothing: every advantage is 0 in each of 2 steps", False),
-        ([step(0, 0)], "nothing: no group is left in any of 1 step", False),
+        ([step(0, 0)], "nothing: no group is left in the step", False),
         ([step(0, None), step(0, None)], "nothing: no group is left in any of 2 steps", False),
         ([step(4, None)], "", True),
         ([step(4, None, TEST)], "", True),

@@ -341,3 +341,28 @@ def test_both_counts_of_a_headline_are_written_alike() -> None:
     many = replace(mixed_run(), num_graded=2560, num_rollouts=2561)
     told = headline(many, signs=symbols(Console(file=io.StringIO())))
     assert "2,560 of 2,561 rollouts graded" in told.plain
+
+
+@pytest.mark.parametrize(
+    ("num_graded", "num_dropped", "verdicts", "is_told"),
+    [
+        (0, 8, {"success": 8}, True),
+        (0, 0, {"discard": 8}, True),
+        (1, 7, {"success": 8}, False),
+    ],
+)
+def test_where_plugins_gave_up_everything_the_headline_says_so(
+    num_graded: int, num_dropped: int, verdicts: dict[str, int], is_told: bool
+) -> None:
+    given_up = replace(
+        mixed_run(),
+        num_rollouts=8,
+        num_graded=num_graded,
+        num_dropped=num_dropped,
+        num_ungraded=0,
+        verdicts=verdicts,
+        reward=None,
+        would_fail_job=False,
+    )
+    told = headline(given_up, signs=symbols(Console(file=io.StringIO())))
+    assert ("all were given up" in told.plain) == is_told

@@ -63,7 +63,7 @@ class TorchEngine:
         forward = choose_forward(
             model, max_context_tokens=max_context_tokens, device=device, dtype=dtype
         )
-        check(forward, model)
+        check(forward, model, max_context_tokens=max_context_tokens)
         num_slots = _num_slots(forward, max_context_tokens, max_running, cache_bytes)
         max_running = min(max_running, num_slots)
         if deterministic and not is_row_invariant(forward, max_rows=max_running):

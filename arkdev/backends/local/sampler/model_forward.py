@@ -168,14 +168,14 @@ def _chunk_arguments(
     return ids, positions, step
 
 
-def check(forward: Forward, model: Any) -> None:
+def check(forward: Forward, model: Any, *, max_context_tokens: int) -> None:
     """Compare the pass with the model itself, on a few tokens, prefilled and decoded.
 
     Raises `ConfigurationError` when they differ by more than rounding, and when the model's own are
     no numbers.
     """
     base = plain_model(model)
-    count = min(_CHECKED_TOKENS, forward.vocabulary_size)
+    count = min(_CHECKED_TOKENS, forward.vocabulary_size, max_context_tokens)
     token_ids = [(7 * index + 3) % forward.vocabulary_size for index in range(count)]
     was_training = model.training
     model.eval()
