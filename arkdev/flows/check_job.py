@@ -12,13 +12,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from arkdev.errors import ConfigurationError, DataError
+from arkdev.errors import ConfigurationError, DataError, JobError
 from arkdev.flows.named_plugins import plugin_of_job
 from arkdev.job.data import local_path
 from arkdev.job.dataset import read_files, summarised_warnings
 from arkdev.job.invalid_records import InvalidRecords, Tolerance
 from arkdev.job.job import Job, PluginReference, place_of_key
 from arkdev.job.job_data import stand_ins, tolerance_of
+from arkdev.job.local_values import local_job
 from arkdev.job.methods import RL_METHODS
 from arkdev.job.model import part_of
 from arkdev.job.paths import shown_path
@@ -77,7 +78,8 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
     """Check the job of the workspace that `start` lies in, or the one in `path`.
 
     The file itself, its plugins (imported; of the right kind), its data files (there; their first
-    lines are samples). Raises `JobError` when there is no job file at all.
+    lines are samples), and ``[train.local]`` of the workspace. Raises `JobError` when there is no
+    job file at all.
     """
     workspace = find_workspace(start, job=path)
     root = workspace.root
@@ -98,6 +100,7 @@ def check_job(start: Path, path: Path | None = None) -> JobCheck:
         parts = _parts_of_job(job, workspace)
         warnings += [_split(text) for text in job.warnings] + _doubts(job)
         warnings += _files_named_again(job)
+        problems += _local_findings(job, workspace)
     for reference, is_rollout in parts.plugins:
         try:
             loaded = plugin_of_job(reference, root=root, is_rollout=is_rollout)
@@ -147,6 +150,15 @@ def _parts_of_job(job: Job, workspace: Workspace) -> _Parts:
         (file, job.place(key)) for key, file in stand_ins(job.config.data, workspace=workspace)
     ]
     return _Parts((*rollouts, *graders), tuple(files))
+
+
+def _local_findings(job: Job, workspace: Workspace) -> list[Finding]:
+    """What ``[train.local]`` cannot hold for this job."""
+    try:
+        local_job(job, workspace, flags={})
+    except JobError as error:
+        return _findings(error)
+    return []
 
 
 def _files_named_again(job: Job) -> list[Finding]:

@@ -152,6 +152,13 @@ def test_a_runtime_of_the_job_that_contradicts_the_decorator_s_is_told(
     assert "min_replicas (3) is larger than max_replicas (2)" in problem.message
 
 
+def test_what_the_table_for_this_machine_cannot_hold_is_told(workspace: Workspace) -> None:
+    workspace.write("arkworkspace.toml", "[train.local]\nlr = 1e-4\nleaning_rate = 1e-4\n")
+    (wrong,) = check_job(workspace.root).problems
+    assert wrong.where.endswith("arkworkspace.toml:3")
+    assert "leaning_rate" in wrong.message
+
+
 def test_only_the_first_lines_of_a_file_are_looked_at(workspace: Workspace) -> None:
     workspace.samples(*["hello"] * FIRST_LINES)
     with (workspace.root / "data.jsonl").open("a", encoding="utf-8") as file:
