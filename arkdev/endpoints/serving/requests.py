@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from arkdev.job.json_line import is_deeper
+
 LIMIT_NAMES = ("max_new_tokens", "max_tokens", "max_completion_tokens")
 """What the length limit of an answer may be called."""
 
@@ -87,17 +89,7 @@ def check_request(body: object) -> dict[str, Any]:
 def check_nesting(stated: dict[str, Any]) -> None:
     """Raise `RequestError` for a parameter that is nested deeper than `MAX_NESTING`."""
     for name, value in stated.items():
-        level = [value]
-        for _ in range(MAX_NESTING + 1):
-            level = [
-                inner
-                for outer in level
-                if isinstance(outer, (dict, list))
-                for inner in (outer.values() if isinstance(outer, dict) else outer)
-            ]
-            if not level:
-                break
-        else:
+        if is_deeper(value, MAX_NESTING):
             raise invalid(name, f"it is nested deeper than {MAX_NESTING} levels.")
 
 
