@@ -12,15 +12,22 @@ import pytest
 
 from tests.integration.workspace import Workspace
 
+NOT_WRITTEN = "the run folder cannot be written any more: "
 BREAKS = {
-    "the folder is removed": "import shutil; shutil.rmtree(OUT)",
-    "files have a limit": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
-    "no descriptor is left": "import os; HELD = [os.dup(0) for _ in range(limit() - count())]",
+    "import shutil; shutil.rmtree(OUT)": "the run folder was removed while the run wrote it",
+    "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))": NOT_WRITTEN,
+    "import os; HELD = [os.dup(0) for _ in range(limit() - count())]": NOT_WRITTEN,
 }
 
 
-@pytest.mark.parametrize("name", BREAKS)
-def test_a_run_folder_that_cannot_be_written_any_more(workspace: Workspace, name: str) -> None:
+@pytest.mark.parametrize(
+    ("breaks", "expected"),
+    BREAKS.items(),
+    ids=["the folder is removed", "files have a limit", "no descriptor is left"],
+)
+def test_a_run_folder_that_cannot_be_written_any_more(
+    workspace: Workspace, breaks: str, expected: str
+) -> None:
     out = workspace.root / "out"
     workspace.write(
         "plugins/rollout.py",
@@ -42,7 +49,7 @@ def test_a_run_folder_that_cannot_be_written_any_more(workspace: Workspace, name
             client.chat.completions.create(model="m", messages=sample.model_dump()["messages"])
             print("something")
             global HELD
-            {BREAKS[name]}
+            {breaks}
         """,
     )
     process = subprocess.run(
@@ -56,7 +63,7 @@ def test_a_run_folder_that_cannot_be_written_any_more(workspace: Workspace, name
     )
     said = process.stderr.decode()
     assert process.returncode == 1, said
-    assert "the run folder cannot be written any more: " in said
+    assert expected in said
     assert str(out) in said
     assert "fault" not in said
     assert "Traceback" not in said
