@@ -163,7 +163,7 @@ def test_adaptive_concurrency_settles_and_says_what_the_endpoint_sustained(
     workspace: Workspace, arkdev: Command
 ) -> None:
     workspace.samples(*["hello"] * 120)
-    with listening(Server(duration_s=0.01, takes=4)) as loopback:
+    with listening(Server(duration_s=0.1, takes=4)) as loopback:
         url = loopback.url
         told = arkdev("test", "plugin", "--endpoint", url, "--adaptive", "--concurrency", "24")
     assert "adaptive" in told.out
