@@ -102,7 +102,7 @@ def headline(summary: Summary, *, signs: Symbols) -> Text:
         line.append(f"; {', '.join(troubles)}")
     if summary.would_fail_job:
         line.append(": a job would fail", style="bold red")
-    elif not summary.num_graded and (summary.num_dropped or summary.verdicts.get("discard")):
+    elif summary.num_dropped + summary.verdicts.get("discard", 0) == summary.num_rollouts:
         line.append(": all were given up, so that there is nothing to learn from")
     return line
 
