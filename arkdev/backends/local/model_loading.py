@@ -77,15 +77,24 @@ def _not_loaded(reason: str, folder: Path | str) -> ConfigurationError:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep transformers from drawing bars, and from a report of what is told here."""
+def without_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars."""
     has_bars = transformers_logging.is_progress_bar_enabled()
-    verbosity = transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
     try:
         yield
     finally:
-        transformers_logging.set_verbosity(verbosity)
         if has_bars:
             transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """No bars, and no report of what is told here."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    try:
+        with without_bars():
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from peft import PeftModel
 from transformers import AutoConfig
-from transformers.utils import logging as transformers_logging
 
-from arkdev.backends.local.model_loading import load_model
+from arkdev.backends.local.model_loading import load_model, without_bars
 
 _TOKENIZER_FILES = (
     "added_tokens.json",
@@ -64,15 +63,9 @@ def write_merged(folder: Path, *, adapter: Path, base: Path) -> None:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """No progress bars, and no warning of what peft reads of transformers' by its older name."""
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
-            yield
-    finally:
-        if bars:
-            transformers_logging.enable_progress_bar()
+    with without_bars(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated")
+        yield
 
 
 def _copy_tokenizer(source: Path, folder: Path) -> None:
