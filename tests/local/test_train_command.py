@@ -196,3 +196,13 @@ def test_plugins_in_instances_train_as_those_in_process_do(arkdev: Command) -> N
     assert tokens[0] == tokens[1]
     assert losses(runs[0]) == losses(runs[1])
     assert [bool(list(run.invocations())) for run in runs] == [False, True]
+
+
+def test_models_that_were_not_trained_are_not_offered(arkdev: Command) -> None:
+    grader = Path("plugins/random_reward.py")
+    text = grader.read_text(encoding="utf-8")
+    grader.write_text(text.replace('.get("answer")', '.get("answr")'), "utf-8")  # all discarded
+    told = arkdev("train", *SMALL, "--steps", "1", *NO_ROUNDS)
+    assert "nothing: no group is left in the step" in told.out
+    assert "the models are as they were" in told.out
+    assert "arkdev export" not in told.out

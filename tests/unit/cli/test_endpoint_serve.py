@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from arkdev.cli.endpoint import app
+from arkdev.cli.endpoint import _Made, _serve, app
+from arkdev.endpoints.scripted.server import ScriptedServer
 from arkdev.errors import ConfigurationError, UsageError
 
 
@@ -83,3 +85,24 @@ def test_help_has_an_example() -> None:
     result = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "120"})
     assert result.exit_code == 0
     assert "arkdev endpoint serve scripted --port 8000" in result.output
+
+
+async def test_what_answers_is_closed_after_its_server(capsys: pytest.CaptureFixture[str]) -> None:
+    answered_at_the_end = []
+
+    async def close() -> None:
+        with pytest.raises(OSError, match=r"[Cc]onn"):
+            await asyncio.open_connection(*address)
+        answered_at_the_end.append(False)
+
+    made = _Made(ScriptedServer(skill=1.0), "the scripted model", {}, close)
+    serving_it = asyncio.create_task(_serve(made, host="127.0.0.1", port=0, as_json=False))
+    shown = ""
+    while not (shown := shown + capsys.readouterr().out):  # noqa: ASYNC110 (it tells nobody else)
+        await asyncio.sleep(0.01)
+    host, port = shown.split("/")[2].split(":")
+    address = (host, int(port))
+    serving_it.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving_it
+    assert answered_at_the_end == [False]
